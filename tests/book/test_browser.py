@@ -368,7 +368,7 @@ def test_search_icon_is_beside_the_words(book, browser, width):
 
 
 def test_search_shows_the_names_of_commands(book, browser):
-    """A search for a command of the program `egm`, such as "egm adaptive", shows its name and not its description."""
+    """The book's search for a command, such as "budget show", shows the command's name without its description."""
     with opened(browser, book / "search.html") as page:
         for command in ("adaptive", "budget show"):
             page.goto(f"{page.url.partition('?')[0]}?q={command}")

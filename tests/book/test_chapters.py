@@ -443,7 +443,7 @@ def test_chapter_that_is_saved_while_it_runs_is_executed_as_it_was(project, monk
 
 
 def test_assertions_of_chapters_are_never_switched_off(project, monkeypatch):
-    """A chapter whose assertion fails stops the build, also if the user has set PYTHONOPTIMIZE, which ignores them."""
+    """`execute.execute_all` raises a ChapterError if a chapter's assertion fails, also under PYTHONOPTIMIZE=1."""
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")
     write_chapter(project, "01-works", "assert 1 == 2")
     with pytest.raises(ChapterError, match="AssertionError"):
@@ -451,7 +451,7 @@ def test_assertions_of_chapters_are_never_switched_off(project, monkeypatch):
 
 
 def test_result_of_a_chapter_with_a_longer_name_is_kept(project, monkeypatch):
-    """If a chapter is executed again, the stored result of another chapter whose name begins with its name is kept."""
+    """If the chapter 01-works is executed, the stored result of another chapter, 01-works-Copy1, is kept."""
     other = project / "_build" / "executed" / f"01-works-Copy1-{24 * '0'}.ipynb"
     other.parent.mkdir()
     other.touch()

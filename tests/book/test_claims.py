@@ -421,7 +421,7 @@ def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true."""
+    """`ledger.disagreements` reports an entry of the errata (errors in print) if the printed form is found true."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]

@@ -131,7 +131,7 @@ def explorer(book, browser):
 
 @pytest.fixture
 def page(explorer):
-    """Set the page `explorer` back to the setting that it has when it is opened, and return it."""
+    """Set the page `explorer` back to the setting with which it opens, and return the page."""
     start(explorer)
     return explorer
 

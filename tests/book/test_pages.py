@@ -273,7 +273,7 @@ def test_sum_stops_at_the_declared_radius():
     """If a column's mean is above the declared radius, its released sum is the number of rows times the radius.
 
     The mechanism is `AdaptiveDataMechanism`, and the radius its bound of the means. There is no warning. Each interval
-    is longer than what lies beyond the bound, and at least eight of ten intervals contain the exact sum.
+    is longer than what is cut off the sum, and at least eight of ten intervals contain the exact sum.
     """
     assert "the estimate stops at this bound without a word, and the interval is longer by what lies beyond" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))

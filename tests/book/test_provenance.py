@@ -53,7 +53,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 
 
 def test_commit_and_time(shown):
-    """The provenance box of a chapter shows the last commit of the project and the time of this commit.
+    """The box that ends a chapter's page shows the last commit of the project and the time of this commit.
 
     The box also says whether there are uncommitted changes, or that the project is not from a git repository.
     """
@@ -69,7 +69,7 @@ def test_commit_and_time(shown):
 
 
 def test_parameters(shown, chapter):
-    """The provenance box of a chapter shows all parameters of the chapter, with the values that the code assigns."""
+    """The box that ends a chapter's page shows the parameters of the chapter, with the values in its code."""
     namespace, read = {}, {}
     exec(parameters(chapter).source, {}, namespace)
     exec(re.sub(r", (?=\w+ = )", "\n", shown["Parameters"]), {}, read)
@@ -77,7 +77,7 @@ def test_parameters(shown, chapter):
 
 
 def test_versions(shown, book, chapter):
-    """The provenance box of a chapter shows the versions of all packages that the chapter imports.
+    """The box that ends a chapter's page shows the versions of all packages that the chapter imports.
 
     Also shown are the versions of Python, egm, NumPy and SciPy. The versions are those that were recorded during the
     chapter's run. Packages have the names that pip uses.
@@ -109,7 +109,7 @@ def test_imported_packages():
 
 
 def test_seeds(shown, chapter):
-    """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed.
+    """All random generators of a chapter are made from its parameter `seed`, and the box at its end shows the seed.
 
     The box says "none" if the chapter makes no random generator.
     """
@@ -137,7 +137,7 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute the chapters in `project`; return a dictionary from chapter to its last cell, the provenance box."""
+    """Execute the chapters in `project`; return {chapter: its last cell, a box that shows commit and versions}."""
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
     files = sorted((project / "_build" / "stage" / "notebooks").iterdir())
@@ -160,7 +160,7 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """If a chapter is not executed again after a new commit, the provenance box of the chapter shows the new commit.
+    """If a chapter is not executed again after a new commit, the box that ends its page shows the new commit.
 
     Nothing else in the box changes.
     """
@@ -212,14 +212,14 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """Without a git repository, the provenance box of a chapter says "not from a repository" instead of a commit."""
+    """Without a git repository, the box that ends a chapter's page says "not from a repository" instead of a commit."""
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
         assert "- **Commit:** not from a repository\n" in text
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """If `provenance.stamp` gets the project's public address, the commit's hash in the provenance box is a link.
+    """If `provenance.stamp` gets the project's public address, the commit's hash in its text is a link.
 
     The link leads to the page of the commit on GitHub.
     """

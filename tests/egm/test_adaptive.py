@@ -671,8 +671,8 @@ def test_intervals_cover(law):
 def test_an_interval_holds_if_the_mean_is_just_outside_of_the_radius():
     """If the mean of the rows is four standard deviations of the noise above the radius, intervals still hold.
 
-    The estimate is at most n times the radius. What it would be above is released, too, and an interval is longer by
-    it. Of 20 intervals with the confidence 0.95 at least 15 contain the exact sum, except with a probability of 1e-3.
+    The estimate is cut to n times the radius. What is cut off is released, too, and makes an interval longer. Of 20
+    intervals with the confidence 0.95 at least 15 contain the exact sum, except with a probability of 1e-3.
     """
     X = np.random.default_rng(1).normal(0.0, 1.0, (3000, 1))
     noise = mechanism(len(X)).forecast([1.0], 100.0).noise_std

@@ -419,7 +419,7 @@ def test_secure_noise_of_a_replay_is_what_the_mechanism_asked_for():
 
 
 def test_other_threads_draw_their_noise_during_a_replay():
-    """A secure draw in another thread is random noise while `audit.replay` makes a release without noise."""
+    """While `audit.replay` makes a release without noise, `samplers.secure_gaussian` in another thread draws noise."""
     with ThreadPoolExecutor(1) as other:
         other.submit(int).result()  # the thread begins before the replay
         drawn = []
@@ -442,7 +442,7 @@ def test_a_direction_has_the_inverse_unit_of_the_releases(unit):
 
 @pytest.mark.parametrize("power", [-1060, 1020])
 def test_a_direction_of_releases_near_the_ends_of_the_doubles_is_finite(power):
-    """For releases near 2**-1060 or 2**1020, `project` returns a multiple of the direction for ordinary releases."""
+    """The direction from `audit.project` does not change if releases are multiplied by 2**-1060 or 2**1020."""
     one, other = np.rint(1024 * np.random.default_rng(1).normal([[[1]], [[0]]], size=(2, 100, 2))) / 1024
     found = audit.project(np.ldexp(one, power), np.ldexp(other, power))
     expected = audit.project(one, other)

@@ -259,7 +259,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_a_value_whose_entries_are_arrays_is_refused(library):
-    """A vector of arrays is no vector of numbers, so `release` refuses it, and does not choose some of the numbers."""
+    """`release` raises a TypeError for a vector of arrays, and does not choose some of the numbers in the arrays."""
     value = ARRAYS[library]([[1.0, 2.0], [3.0, 4.0]])
     for name in ("LaplaceMechanism", "GaussianMechanism", "EllipticalGaussianMechanism"):
         with pytest.raises(TypeError, match=r"^value must be a real number or an array of real numbers, got "):

@@ -380,7 +380,7 @@ def test_equal_bases_make_equal_mechanisms():
 
 
 def test_a_basis_never_changes():
-    """The arrays of a basis are copies that cannot be written to, also after pickling."""
+    """The arrays in a `bases.Basis` are copies that cannot be written to, also after pickling."""
     U, sigma = np.array([[0.6, 0.8], [-0.8, 0.6]]), np.array([2.0, 1.0])
     basis = bases.Basis((2,), (U,), "mine", sigma=sigma)
     assert basis == bases.Basis((2,), (U.tolist(),), "a list")
@@ -675,7 +675,7 @@ def test_standard_deviations_decrease_in_any_units():
 
 
 def test_the_least_standard_deviation_is_that_along_its_vector():
-    """`sigma` of a basis agrees with its method `std`, for almost dependent columns in units that differ by 1e5."""
+    """For almost dependent columns in unlike units, `sigma` of a basis agrees with its method `std` within 1e-6."""
     rng = np.random.default_rng(13230)
     root = rng.normal(size=(5, 5)) * 10 ** rng.uniform(-4, 4, (5, 1))
     basis = bases.from_covariance(root @ root.T)
@@ -684,7 +684,7 @@ def test_the_least_standard_deviation_is_that_along_its_vector():
 
 @pytest.mark.parametrize("m", [30, 100])
 def test_rare_values_in_public_rows_do_not_enlarge_all_standard_deviations(m):
-    """Three columns with a single 1 leave the standard deviations of four normal columns within a quarter."""
+    """`sigma` from `bases.from_public` is within 25 % of the columns' spreads, also for columns with a single 1."""
     rows = np.hstack([np.random.default_rng(1).normal(size=(m, 4)), np.eye(m, 3)])
     std = np.sort(rows.std(axis=0, ddof=1))[::-1]
     np.testing.assert_allclose(np.sort(bases.from_public(rows).sigma)[::-1], std, rtol=0.25)

@@ -780,7 +780,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """Whatever entries of a list make `Budget.quantile` fail, such as None or a text, its full cost is recorded."""
+    """If `Budget.quantile` fails because of an entry of a list, such as None or a text, its full cost is recorded."""
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):

@@ -127,10 +127,10 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.5])
 def test_epsilon_of_hardly_any_noise(delta):
-    """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
+    """For z <= 1e-100, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
 
-    `gaussian_epsilon` returns the epsilon of Gaussian noise for z and `delta`. For so little noise, it hardly depends
-    on `delta`. Results above 1e308 are infinite.
+    The result is the epsilon of Gaussian noise for the noise multiplier z, and for so little noise it hardly depends on
+    `delta`. Results above 1e308 are infinite. For z = 1e-10, the results for an array and for a number are equal.
     """
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)

@@ -430,9 +430,9 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
     """For a cluster of similar weights, a ball (interval) contains the exact cumulant function, even with few terms.
 
     The cumulant function of the cluster is computed from the first terms of a series, and the ball includes a bound on
-    the remaining terms. Two more bounds are tested: `Edge.log_size` bounds an integrand from above, and `Edge.rest` its
-    integral. With clusters they are not smaller than without. `dof` and `nc` are the degrees of freedom and the
-    noncentrality for every weight.
+    the remaining terms. An `Edge` has upper bounds for the integrand of a tail along a curve: `log_size` for its
+    logarithm, and `rest` for its integral. With clusters the bounds are not smaller than without. Each weight has `dof`
+    degrees of freedom and the noncentrality `nc`.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)

@@ -234,7 +234,7 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
     """`egm sum` passes the value of the option --missing to the mechanism, and each missing value of the file as NaN.
 
-    The option says what the mechanism does with missing values. Without the option, a missing value is an error, which
+    The option says what the mechanism does with missing values. Without it, `egm sum` fails at a missing value, and
     names its row and column.
     """
     (folder / "holes.csv").write_text("age,mass,pay\n1,,3\n4,5,NA\n" + "1,2,3\n" * 3)
@@ -370,7 +370,7 @@ def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, sil
 
 
 def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
-    """The error for a column that a CSV file lacks shows no text of line 1, which may be a person's data."""
+    """Without --header yes, errors of `egm` show no text of line 1 of a CSV file, which may be a person's data."""
     (folder / "t.csv").write_text("HIV-positive,smoker\n1,2\n")
     for options in (("--columns", "age"), ("--columns", "age,smoker")):
         assert egm("sum", "t.csv", *SUM[2:], *options) == (2, b"", ["egm: t.csv: has no column 'age'"])
@@ -1202,7 +1202,7 @@ BAD = [  # command line, message
 
 
 def test_a_file_may_have_many_more_rows_than_declared(egm, monkeypatch):
-    """If a CSV file has far more rows than --rows says, the error of `egm adaptive` states both numbers."""
+    """If a CSV file has 400 rows but --rows says 30, the error of `egm adaptive` states both numbers."""
     monkeypatch.setattr(source, "_BLOCK", 3 * 20)
     command = ("adaptive", "data.csv", "--rho", "60", *ADAPTIVE[6:], "--rows", "30")
     assert egm(*command) == (2, b"", ["egm: data.csv: has 400 rows, --rows says 30"])
@@ -1529,7 +1529,7 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_a_table_of_groups_has_the_same_columns_for_every_number_of_groups(egm, people, command):
-    """In CSV, a release of groups has columns for its results alone, and all its parameters are in the comment."""
+    """A CSV of groups has the same columns for any number of groups; its comment line has all parameters."""
     people()
     headers = []
     for keys in ("n", "n,s", "n,s,e"):
@@ -1741,7 +1741,7 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
 
 
 def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
-    """If the budget is too small for the number of rows, `egm adaptive` refuses it before it reads the data."""
+    """If --rho is too small for the number of rows, `egm adaptive` ends with an error before it reads the data."""
     monkeypatch.setattr(inputs, "in_memory", fail(AssertionError("was read")))
     code, _, err = egm(*ADAPTIVE[:2], "--rho", "1e-6", *ADAPTIVE[6:])
     assert (code, len(err)) == (2, 1)
@@ -1893,7 +1893,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """If SIGINT is ignored when `egm` starts, as in the background of a shell script, `egm` ignores it, too."""
+    """Within `terminal.Stops`, SIGINT is ignored if it was ignored before, as in the background of a shell script."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():

@@ -241,7 +241,7 @@ def test_bad_columns_are_named(columns, error, message):
 def test_many_names_are_matched_in_no_time():
     """A table with 20 000 column names in another order is checked against the mechanism's names in a short time.
 
-    If each name were compared with all others, the test would take minutes. A name that is missing is an error.
+    If each name were compared with all others, the test would take minutes. A missing name raises a ValueError.
     """
     d = 20_000
     names = [f"column {j}" for j in range(d)]
@@ -413,7 +413,7 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
 
 
 def test_one_column_as_a_vector_is_told_how_to_become_one():
-    """The ValueError for a vector in place of a table with one column says how to reshape the vector."""
+    """For a vector in place of a table of one column, `check` raises a ValueError that tells how to get the table."""
     said = r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"
     for held in (X[:, 0], pd.Series(X[:, 0]), pd.Series(X[:, 0]).astype("Int64"), pl.Series(X[:, 0])):
         with pytest.raises(ValueError, match=said):
@@ -484,7 +484,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """`check` and `release` refuse a list of pandas Series, since they would ignore the names of the rows' entries."""
+    """`check` and `release` raise a TypeError for a list of pandas Series instead of ignoring the entries' names."""
     turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     refused = pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names")
     for held in (turned, iter([turned[:9], turned[9:]])):

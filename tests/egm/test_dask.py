@@ -375,7 +375,7 @@ NOT_BLOCKS = {  # what becomes of a block of numbers when it is computed
 
 @pytest.mark.parametrize("kind", NOT_BLOCKS)
 def test_a_block_that_is_not_what_dask_expected_is_refused(kind):
-    """A mechanism that reads rows once, and one that reads them several times, raise equal errors for a wrong block."""
+    """Two mechanisms raise equal errors for a dask array whose blocks do not have the declared type and shape."""
     X = da.from_array(data(), chunks=(100, 3)).map_blocks(NOT_BLOCKS[kind], dtype=float, meta=np.empty((0, 0)))
     said = []
     for made in (GaussianDataMechanism(SIGMA, N, 1.0, 1e-6), AdaptiveDataMechanism(N, 1.0, ranges=[(-20, 20)] * 3)):
@@ -387,7 +387,7 @@ def test_a_block_that_is_not_what_dask_expected_is_refused(kind):
 
 @pytest.mark.parametrize("dtype", [float, bool, "Int64"])
 def test_texts_that_dask_takes_for_numbers_are_refused_and_not_shown(dtype):
-    """A partition of texts is refused by a TypeError that shows none, if dask expects numbers there.
+    """If dask expects numbers but a partition has texts, `release` raises a TypeError that shows none of these texts.
 
     `dtype` is the type of another column, on which depends how the partition becomes an array.
     """

@@ -157,8 +157,8 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
 def test_a_folder_of_csv_files_is_one_table(tmp_path):
     """`files.rows` of a folder reads its CSV files as one table, in the order of the files' names.
 
-    The order of the columns may differ between the files. Files with different columns, or of different kinds, are an
-    error. Without header="yes" its message shows no cell of a first line, which may hold a person's data.
+    The order of the columns may differ between the files. Files with different columns, or of different kinds, raise a
+    FileError. Without header="yes" the error shows no cell of line 1, which may hold a person's data.
     """
     (tmp_path / "more").mkdir()
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
@@ -380,7 +380,7 @@ def test_null_is_nan_if_it_may_be(saved):
 
 
 def test_a_name_is_not_missing(saved):
-    """The column name Na (a chemical symbol) in line 1 is not taken for a missing value such as NA."""
+    """`files.rows` takes Na (a chemical symbol) in line 1 for a column's name, not for a missing value such as NA."""
     assert files.rows(saved("Na,K\n1,2\n"), missing="nan").names == ("Na", "K")
 
 
@@ -408,7 +408,7 @@ def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
 
 @pytest.mark.parametrize("step", [1, 2, 99])
 def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
-    """With blocks of `step` rows, an error names the right line of a CSV file, even after cells with line breaks."""
+    """With blocks of `step` rows, an error of `files.rows` names the right line, even after cells with line breaks."""
     monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
     (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
     with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):

@@ -420,7 +420,7 @@ def test_moments_agree_with_simulation(form):
 @pytest.mark.parametrize("dof", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("nc", [1e17, 1e19, 1e29])
 def test_draws_of_a_huge_noncentrality_are_normal(dof, nc):
-    """For a huge `nc`, (chi2(`dof`, nc) - nc) / (2 sqrt(nc)) is standard normal, up to rounding."""
+    """For `nc` >= 1e17 and draws x by `gx2.rvs`, (x - nc) / (2 sqrt(nc)) passes a test for standard normality."""
     draws = gx2.rvs([1.0], dof, nc, size=1000, rng=np.random.default_rng(2))
     assert stats.kstest((draws - nc) / (2 * np.sqrt(nc)), "norm").pvalue > 0.01
 

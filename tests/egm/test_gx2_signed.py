@@ -597,7 +597,7 @@ def test_many_small_weights_against_a_large_one(x, sign):
     ("weights", "dof"), [([0.3, -0.7], 1e6), ([0.3, -0.7], 3.5e6), ([1.0, -0.9], 1e6), ([0.5, -0.999, -1.0], 1e6)]
 )
 def test_far_tails_of_millions_of_degrees_of_freedom(weights, dof, far):
-    """Far tails lie in the intervals that `gx2.certify` proves, up to 1e-12, although far larger terms cancel in them.
+    """Far tails lie in the intervals of `gx2.certify`, up to 1e-12, although large terms cancel in the computation.
 
     Each chi-square variable has `dof` degrees of freedom. The tail is the upper one at the mean plus `far` standard
     deviations, and for the negative `weights` the lower one on the other side.
@@ -1247,7 +1247,7 @@ def test_ratios_that_are_too_large_are_named(function, form):
 
 
 def test_tail_beyond_a_normal_term_that_underflows():
-    """For a negative weight, `gx2.sf` is 0 at a positive point if the normal term is negligible beside the weight."""
+    """For weight -1e200 and `normal` = 1e-200, which is negligible beside the point 1, `gx2.sf` is 0 at this point."""
     assert gx2.sf(1.0, [-1e200], normal=1e-200) == 0.0
 
 
@@ -1387,7 +1387,7 @@ def test_entropy_of_laplace():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.slow
 def test_entropy_of_a_huge_noncentrality():
-    """For nc = 1e16, `entropy` is that of a normal variable with the variance 4 nc; for 1e20, an error is raised."""
+    """For nc = 1e16, `entropy` is that of a normal variable of variance 4 nc; for 1e20, it raises an AccuracyError."""
     assert gx2.rv([1.0], nc=1e16).entropy() == pytest.approx(np.log(8 * np.pi * np.e * 1e16) / 2, abs=1e-8)
     with pytest.raises(gx2.AccuracyError, match="integral for the entropy"):
         gx2.rv([1.0], nc=1e20).entropy()

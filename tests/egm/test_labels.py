@@ -89,7 +89,7 @@ def test_an_array_of_another_type_than_the_keys_costs_nothing(make):
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_a_column_of_objects_may_have_labels_of_any_type(kind):
-    """For a column of objects as labels, a release records its cost: their types are seen only when they are read."""
+    """For labels in a column of objects, `Budget.release` takes numbers, texts and dates, and records the cost."""
     labels = pd.Series(LABELS[kind], dtype=object)
     X = pd.DataFrame({"x": [0.0] * 4, "group": labels})
     with dask.config.set({"dataframe.convert-string": False}):  # or dask would make texts of all objects

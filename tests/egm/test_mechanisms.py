@@ -102,7 +102,7 @@ def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
 
 
 def test_rows_whose_norm_is_beyond_the_largest_double_are_clipped():
-    """`clip` shortens rows of 1.7e308 to the clip norm and keeps their direction, also for a clip norm near 1e-100."""
+    """`clip` shortens rows with entries 1.7e308 to the clip norm in their direction, also to a norm near 1e-100."""
     for scale in (1.0, 1e-100):
         mechanism = GaussianDataMechanism(np.full(4, scale), 100, 1.0, 1e-6, scaling="none")
         clipped = mechanism.clip([[1.7e308] * 4, [-1.7e308, 0.0, 0.0, 0.0], [0.1 * scale] * 4])

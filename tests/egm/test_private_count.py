@@ -172,7 +172,7 @@ def test_any_number_of_rows_is_released(bounds, number):
 @pytest.mark.parametrize("per_person", [None, "sum"])
 @pytest.mark.parametrize("rows", [[], (), np.empty((0, 2))], ids=["list", "tuple", "array"])
 def test_no_rows_have_the_declared_columns(rows, per_person):
-    """An empty list has as many columns as ranges are declared; without ranges, it is an error."""
+    """`release` of no rows returns a sum for each declared range; without ranges, an empty list raises a ValueError."""
     person = {} if per_person is None else {"person": []}
     assert mechanism("ranges", per_person=per_person).release(rows, **person).estimate.shape == (2,)
     if isinstance(rows, list | tuple):
@@ -181,7 +181,7 @@ def test_no_rows_have_the_declared_columns(rows, per_person):
 
 
 def test_no_blocks_have_no_columns():
-    """An iterator without blocks does not show the number of columns: it is an error unless this is declared."""
+    """Without declared columns or ranges, `release` raises a ValueError for an iterator that yields no block."""
     assert mechanism("ranges", per_person="sum").release(iter([]), person="id").estimate.shape == (2,)
     for made in (mechanism("ranges"), mechanism("radius", columns=["age", "pay"])):
         held = np.empty((0, 2)), lambda: iter([])

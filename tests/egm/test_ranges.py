@@ -310,10 +310,10 @@ def test_a_forecast_for_columns_that_hardly_vary_is_nearly_that_for_a_small_spre
 
 
 def test_a_forecast_says_what_the_ranges_would_cut_off():
-    """`forecast().cut` is the root mean square of the change of the sum if all entries are cut to the ranges.
+    """`forecast().cut` is the root mean square change of each column's sum if entries are cut to the ranges.
 
-    Normal rows are cut on one side, or on both sides alike. The simulated mean squares have standard errors. With
-    `radius` nothing is cut, and `cut` is 0.
+    Normal rows are cut on one side, or on both sides alike. Simulated mean squares agree within 5 standard errors. With
+    a `radius` in place of ranges, `cut` is 0.
     """
     n, (low, high) = 100, np.array(list(RANGES.values())).T
     for mean, sigma in ((MEAN, SIGMA), ((low + high) / 2, (high - low) / 4)):
@@ -545,7 +545,7 @@ def test_a_file_with_another_number_of_rows_is_refused(tmp_path):
 
 @pytest.mark.parametrize("missing", ["error", "drop_row"])
 def test_a_private_number_of_rows_that_changes_is_not_told(missing):
-    """If a function returns another number of rows at a later call, the error shows no number unless it is public."""
+    """If a later call of a function yields another number of rows, the ValueError states it only if `n` is declared."""
 
     def changing():
         returned = iter([people(3999)] * 2 + [people(3998)])  # for the columns, a check of all numbers, and a query

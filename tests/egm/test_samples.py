@@ -36,7 +36,7 @@ PLANNED = {"neighbors": "add_remove", "rule": "planned"}
 
 
 def budget(path=None, **terms):
-    """Return a Budget(`path`) with epsilon 1, delta DELTA and neighbors "add_remove", or with `terms` instead."""
+    """Return a Budget kept in `path`, with epsilon 1, delta DELTA and "add_remove" neighbors, changed by `terms`."""
     return Budget(path, **{"epsilon": 1.0, "delta": DELTA, "neighbors": "add_remove", **terms})
 
 
@@ -393,7 +393,7 @@ def test_a_bad_probability_costs_nothing_and_reads_nothing(probability, tmp_path
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" neighbors refuses samples; one for "add_remove" refuses "replace_one" mechanisms."""
+    """A "replace_one" budget raises a ValueError for samples, an "add_remove" one for "replace_one" mechanisms."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -576,7 +576,7 @@ def test_each_row_is_kept_with_its_probability_and_independently(probability, so
 
 @pytest.mark.parametrize("probability", [1e-12, 1e-6, 0.3, 1.0])
 def test_coins_are_compared_with_64_bits(probability, monkeypatch):
-    """A row is kept if and only if its 64 random bits, as a whole number, are below the probability times 2**64."""
+    """`secure_sample` keeps a row exactly if its 64 random bits, as a number, are below floor(probability * 2**64)."""
     threshold = math.floor(mp.mpf(probability) * 2**64)
     numbers = [k for k in (0, threshold - 1, threshold, 2**64 - 1) if k < 2**64]
     bits = np.array(numbers, dtype=np.uint64).tobytes()
@@ -637,7 +637,7 @@ def test_persons_are_kept_as_a_whole(form, tmp_path):
 
 @pytest.mark.slow
 def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
-    """If the rows of a person are in several blocks, all are in a sample or none; unsorted persons are an error."""
+    """If a person's rows are in several blocks, a sample has all or none; unsorted persons raise a ValueError."""
 
     def blocks(persons):
         return iter([pd.DataFrame({"who": [p], "x": [1.0]}) for p in persons])

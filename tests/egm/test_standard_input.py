@@ -53,7 +53,7 @@ def test_standard_input_gives_the_release_of_a_file(egm, name):
 
 
 def test_a_wrong_number_of_rows_is_that_of_standard_input(egm):
-    """If standard input has not as many rows as --rows says, the error names standard input and both numbers."""
+    """If standard input has 901 rows but --rows says 900, the error of `egm` names standard input and both numbers."""
     command, *options = COMMANDS["charged"]
     code, out, err = egm("-", command, *options, text=TEXT + "1,2\n")
     assert (code, out, err) == (2, "", "egm: standard input: has 901 rows, --rows says 900\n")

@@ -69,7 +69,7 @@ def outcome(release, *given):
 
 
 class Answer(int):
-    """Integer in place of noise: its sum with any other integer is itself, so that a sum does not show the data."""
+    """Integer in place of noise: k + Answer(value) returns value instead of the sum, so no sum shows the data."""
 
     def __add__(self, total):
         assert isinstance(total, int)
@@ -191,7 +191,7 @@ def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
     ids=lambda it: type(it).__name__,
 )
 def test_releases_of_values_depend_on_nothing_else(mechanism):
-    """If the noise is fixed, a release by `mechanism` has the same outcome for all values, even huge or tiny ones."""
+    """If the noise is fixed, a release by `mechanism` has the same outcome for all values, up to 1e308 in size."""
     values = [0.0, 0.0], [1e308, -1e-320], [2**63 + 1, -(2**70)], np.float16([1, 2]), np.longdouble([1, 2]) / 3
     assert len(outcomes(mechanism, values, None)) == 1
 
@@ -314,7 +314,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer `value` with a function `told`: an integer plus this noise is told(integer, value), not the sum."""
+    """Integer in place of noise: k + Noise(value, told) returns told(k, value) instead of the sum."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -502,7 +502,7 @@ def fast(monkeypatch):
 
 
 def far_rows(n, d):
-    """Return `n` normal rows of `d` entries, of which every fifth is moved far away to one side, shape (`n`, `d`)."""
+    """Return `n` normal rows, shape (`n`, `d`); in every fifth row, one number above 20 is added to all entries."""
     X = np.random.default_rng(7).normal(size=(n, d))
     X[::5] += np.random.default_rng(8).pareto(1.0, size=(n // 5, 1)) + 20
     return X

@@ -48,7 +48,7 @@ def test_claim_is_what_egm_computes():
 
 
 def test_l2_noise_has_the_error_that_the_readme_says():
-    """The README compares the squared errors of l2 noise and Gaussian noise for three numbers of columns."""
+    """The README's three ratios of the squared errors of l2 and Gaussian noise are right to two decimals."""
     more = r", ([\d.]+) times\s+for\s+(\d+)"
     claim = r"has ([\d.]+) times the squared error of Gaussian noise for\s+(\d+) columns" + 2 * more
     found = re.search(claim, README).groups()

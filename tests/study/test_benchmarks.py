@@ -57,7 +57,7 @@ def test_missing_packages_are_named(monkeypatch):
 
 
 def test_a_fault_is_no_number():
-    """If the program for Davies' method reports a fault, the function that calls it returns NaN instead of a tail."""
+    """If the program for Davies' method reports a fault, the function from `rivals.davies` returns NaN, not a tail."""
     qf = pytest.importorskip("fastlmmclib.quadform").qf
     assert np.isnan(rivals.davies(qf, 1e-9, lim=3)(X, WEIGHTS))
 
@@ -379,8 +379,7 @@ def test_intervals_are_measured_for_each_law(kind):
     """`intervals.table` yields a heading, the names of the columns, a line for each law, and four lines of summary.
 
     A law is a distribution of rows. Its line says how often confidence intervals of the mechanism `kind` contain the
-    mean. `intervals.release` returns equal errors if it is called with the same number of the run again, and other
-    errors for another number.
+    mean. `intervals.release` returns equal errors for equal numbers of the run, and other errors for another number.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, 2, ("uniform", "t, 2"))
     assert heading.startswith(kind)

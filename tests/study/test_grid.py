@@ -160,8 +160,8 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 def test_figures_of_the_table(store):
     """`grid.table` has the mean and the standard error of the squared errors that are stored in the database `store`.
 
-    The tested row is that of the method "coordinate_median" at the first grid point, a distribution of rows and a
-    budget. It also has the number of failures and of seeds, with one run for each seed.
+    The tested row of the table is for the method "coordinate_median", and for the first pair of a distribution and a
+    budget. It also has the numbers of failures and of seeds; each seed has one run.
     """
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(

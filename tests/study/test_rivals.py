@@ -436,7 +436,7 @@ def test_plan_finds_the_spread():
 
 
 def test_median_has_the_variance_of_a_median():
-    """With a very large budget, `coordinate_median` has the variance of a median of n normal numbers, pi / (2 n)."""
+    """For rho = 2e6, `coordinate_median` of n normal numbers has the variance of a median, pi / (2 n), within 15 %."""
     X = normal_rows(2000, np.ones(2000), 4)
     median = coordinate_median(X, 2000 * 1e3, radius=9.0, rng=np.random.default_rng(1))
     assert np.mean(median**2) * 2000 == pytest.approx(np.pi / 2, rel=0.15)
