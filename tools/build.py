@@ -23,18 +23,11 @@ import nbformat
 from filelock import FileLock
 
 from tools import ledger, pages, provenance
-from tools.execute import ROOT, ChapterError, digest, execute_all, package_files, tail
+from tools.execute import ROOT, BookError, digest, ending, execute_all, package_files, tail
 from tools.sphinx import launch
 
 PAGES = (".md", ".rst", ".ipynb")
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
-
-
-class BookError(Exception):
-    """Report that the book cannot be built.
-
-    The message is the complaint of the program that failed, or says what the user can do.
-    """
 
 
 def alone(build: Callable[..., Path]) -> Callable[..., Path]:
@@ -185,12 +178,10 @@ def build(root: Path = ROOT) -> Path:
 def report(make: Callable[[], Path], failure: str) -> None:
     """Call the function `make`, which builds something, and print the path that it returns.
 
-    If it raises a ChapterError or a BookError, end the program with the text `failure` and the message of the error.
+    If it raises a BookError, end the program with the text `failure` and the message of the error.
     """
-    try:
+    with ending(failure):
         print(make())
-    except (ChapterError, BookError) as error:
-        sys.exit(f"\n{failure}\n{error}")
 
 
 if __name__ == "__main__":

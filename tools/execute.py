@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -53,11 +54,42 @@ FIXED |= {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
 ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
 
 
-class ChapterError(Exception):
-    """Report that a chapter (notebook) did not run to its end.
+class BookError(Exception):
+    """Report that the book cannot be built.
+
+    The message is the complaint of the program that failed, or says what the user can do.
+    """
+
+
+class ChapterError(BookError):
+    """Report that a chapter (notebook) cannot be read, or did not run to its end.
 
     The message says which chapter it is and, if a cell failed, in which cell and why.
     """
+
+
+@contextlib.contextmanager
+def ending(failure: str) -> Iterator[None]:
+    """Run a block of a program that builds something; if the block raises a BookError, end the program.
+
+    The program ends with the text `failure` and the message of the error.
+    """
+    try:
+        yield
+    except BookError as error:
+        sys.exit(f"\n{failure}\n{error}")
+
+
+def read(chapter: Path) -> nbformat.NotebookNode:
+    """Return the notebook in the file `chapter`; if it is no notebook, raise a ChapterError that says why."""
+    try:
+        notebook = nbformat.read(chapter, as_version=4)
+        nbformat.validate(notebook)
+    except (ValueError, AttributeError, nbformat.ValidationError) as error:
+        # The cause of an error about JSON has the line and the column.
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        raise ChapterError(f"notebooks/{chapter.name} is not a valid notebook: {reason}") from error
+    return notebook
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
@@ -276,7 +308,7 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
     Return the path of the executed chapter and the time of the execution in seconds; the time is None if the stored
     result is used. If the chapter fails, or the event `stop` is set while it runs, raise ChapterError.
     """
-    package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
+    package, notebook, start = package_files(), read(chapter), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
     beside = stored.with_suffix(".run.json")
     known = stored.exists() and beside.exists()

@@ -18,17 +18,19 @@ import math
 import re
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from pathlib import Path
+from typing import get_origin
 
 import nbformat
 import yaml
 
 from egm.study.claims import CORRECTED, FAILS, HOLDS
+from tools import execute
 from tools.dataflow import dependencies
-from tools.execute import ROOT, chapters, checks, execute_all
+from tools.execute import ROOT, BookError, chapters, checks, ending, execute_all
 
 CITED = "cited, not checked"
 COMPUTED = ("symbolic", "exact", "simulation")
@@ -38,6 +40,7 @@ VERSIONS = ("draft", "3 January", "19 January", "20 January", "notes")
 WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
 FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the first is faster, and not everywhere
+TYPES = {str: "text", list: "list", dict: "mapping"}  # of a field's value, in words
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
 SILENT = "{cell} records nothing under this key"
 LOCK = "# Digests of each entry, its statement and check as last read; renewed by `python -m tools.ledger lock`.\n"
@@ -128,11 +131,10 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
 
     `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
     project. If one cell checks a statement and an error in print that belongs to it, and records a result only for the
-    statement, the error gets this result, too. If two cells record a result for one entry, raise ValueError.
+    statement, the error gets this result, too. If two cells record a result for one entry, raise a BookError.
     """
-    files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
-    claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
-    notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
+    claims, slips = entries(root / "ledger" / "claims.yml", Claim), entries(root / "ledger" / "errata.yml", Slip)
+    notebooks = {file.stem: execute.read(file) for file in chapters(root)}
     cells = {f"{stem}#{cell.id}": cell.source for stem, book in notebooks.items() for cell in book.cells}
     code = {stem: sources(book) for stem, book in notebooks.items()}
     found: dict[str, dict] = {}
@@ -140,16 +142,48 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
         for finding in json.loads(notebook.with_suffix(".json").read_text()):
             cell = f"{Path(name).stem}#{finding['cell']}"
             if earlier := found.get(finding["claim"]):
-                raise ValueError(f"{finding['claim']} is recorded twice, in {earlier['cell']} and in {cell}")
+                raise BookError(f"{finding['claim']} is recorded twice, in {earlier['cell']} and in {cell}")
             found[finding["claim"]] = finding | {"cell": cell}
     cells |= {f"{stem}#{cell}": source for stem, each in code.items() for cell, source in each.items()}
-    ledger = Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
+    ledger = Ledger(root, claims, slips, cells, found, code)
     checked = [claim for claim in ledger.claims if claim.id in found]
     carried = {(slip, found[claim.id]["cell"]): claim.id for claim in checked for slip in claim.slips}
     for slip in ledger.slips:  # one without a record of its own is found with its claim, in the same cell
         if slip.id not in found and (slip.id, slip.cell) in carried:
             found[slip.id] = found[carried[slip.id, slip.cell]] | {"claim": slip.id}
     return ledger
+
+
+def entries(file: Path, kind: type[Entry]) -> list:
+    """Return the list of the entries in a file of the ledger, each as an object of the class `kind`: Claim or Slip.
+
+    If `file` is not YAML, or an entry has a field that is unknown, missing or of a wrong type, raise a BookError.
+    """
+    try:
+        found = yaml.load(file.read_text(), LOADER) or []
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BookError(f"ledger/{file.name} is not valid YAML: {' '.join(str(error).split())}") from error
+    for number, entry in enumerate(found, start=1):
+        if wrong := wrong_fields(entry, kind):
+            key = entry.get("id") if isinstance(entry, dict) else None
+            raise BookError(f"ledger/{file.name}, entry {number} with id {key}: {', '.join(wrong)}")
+    return [kind(**entry) for entry in found]
+
+
+def wrong_fields(entry: object, kind: type[Entry]) -> list[str]:
+    """Return messages about the fields of `entry`, as it was read from a file, that do not fit the class `kind`."""
+    if not isinstance(entry, dict):
+        return ["it has no fields"]
+    known = {each.name: each for each in fields(kind)}
+    needed = [name for name, each in known.items() if each.default is each.default_factory]  # both are missing
+    wrong = [f"there is no field {name}" for name in entry if name not in known]
+    wrong += [f"the field {name} is missing" for name in needed if name not in entry]
+    for name in (name for name in entry if name in known):
+        expected = get_origin(known[name].type)  # None for a text, and a union for one that may be missing
+        expected = expected if expected in TYPES else str
+        if not isinstance(entry[name], expected):
+            wrong.append(f"the field {name} must be a {TYPES[expected]}")
+    return wrong
 
 
 def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
@@ -360,4 +394,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ending("The ledger was not compared."):
+        main()

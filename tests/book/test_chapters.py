@@ -476,6 +476,34 @@ def test_result_without_an_entry_stops_the_build(project, field, message):
         build.build(project)
 
 
+ENTRY = dict.fromkeys(("id", "place", "source", "section", "claim"), "x") | {"kind": "cited", "result": "cited"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("notebooks/02-x.ipynb", '{"cells": [}', r"is not a valid notebook: Expecting value: line 1 column 12"),
+        ("notebooks/02-x.ipynb", "[]", "is not a valid notebook"),
+        (
+            "notebooks/02-x.ipynb",
+            '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [{"cell_type": "code", "metadata": {}}]}',
+            "is not a valid notebook: 'source' is a required property",
+        ),
+        ("ledger/claims.yml", "- id: [a\n  b: c", "is not valid YAML: .* line 2"),
+        ("ledger/claims.yml", "a text", "entry 1 with id None: it has no fields"),
+        ("ledger/claims.yml", json.dumps([ENTRY, ENTRY | {"clam": "y"}]), "entry 2 with id x: there is no field clam"),
+        ("ledger/claims.yml", json.dumps([ENTRY | {"also": "y"}]), "entry 1 with id x: the field also must be a list"),
+        ("ledger/errata.yml", '[{"id": "y"}]', "entry 1 with id y: the field place is missing"),
+    ],
+)
+def test_file_that_cannot_be_read_is_named_by_the_build(project, file, text, message):
+    """If `file` of a project has the content `text`, a build says in one line that it cannot be read, and why."""
+    (project / "notebooks" / "01-works.ipynb").unlink()
+    (project / file).write_text(text)
+    with pytest.raises(SystemExit, match=rf"\A\nNo book\.\n{re.escape(file)}.*{message}.*\Z"):
+        build.report(lambda: build.build(project), "No book.")
+
+
 def test_builds_wait_for_each_other(project):
     """Of two builds of the project in the folder `project`, the second begins only when the first has ended."""
     running, most = [], []

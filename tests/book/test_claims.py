@@ -21,7 +21,7 @@ from egm import calibration, gx2, mechanisms, samplers, scaling
 from egm._mechanisms import data, elliptical, gaussian
 from egm.study import claims
 from tools import dataflow, ledger, pages
-from tools.execute import ROOT, chapters, code_cells, execute_all
+from tools.execute import ROOT, BookError, chapters, code_cells, execute_all
 
 NUMBERED = {  # numbers in the report of 20 January
     "definition": ["2-1", "2-2", "2-3"],
@@ -428,12 +428,12 @@ def test_slip_whose_printed_form_holds_is_refused(project):
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a TypeError.
+    """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a BookError.
 
     The field says whether the error affects a result, a proof, or only the wording.
     """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
-    with pytest.raises(TypeError, match="weight"):
+    with pytest.raises(BookError, match="the field weight is missing"):
         ledger.read(execute_all(project), project)
 
 
@@ -483,9 +483,9 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """If two notebook cells record a result for the same claim, `tools.ledger.read` raises a ValueError."""
+    """If two notebook cells record a result for the same claim, `tools.ledger.read` raises a BookError."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
-    with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
+    with pytest.raises(BookError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
