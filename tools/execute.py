@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -70,10 +71,12 @@ class ChapterError(BookError):
 
 @contextlib.contextmanager
 def ending(failure: str) -> Iterator[None]:
-    """Run a block of a program that builds something; if the block raises a BookError, end the program.
+    """Run a block of a program that builds something, and end the program properly if the block does not succeed.
 
-    The program ends with the text `failure` and the message of the error.
+    If the block raises a BookError, the program ends with the text `failure` and the message of the error. At the
+    signal SIGTERM, the block is left by an exception, so that it ends the processes that it has started.
     """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
     except BookError as error:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import nbformat
+import psutil
 import pytest
 from matplotlib import pyplot
 from papermill.iorw import load_notebook_node
@@ -502,6 +504,24 @@ def test_file_that_cannot_be_read_is_named_by_the_build(project, file, text, mes
     (project / file).write_text(text)
     with pytest.raises(SystemExit, match=rf"\A\nNo book\.\n{re.escape(file)}.*{message}.*\Z"):
         build.report(lambda: build.build(project), "No book.")
+
+
+def test_chapters_end_with_a_build_that_is_ended(project):
+    """If the system ends a build by SIGTERM, the processes that run the chapters end, too."""
+    note = "import os, time\nfrom pathlib import Path\nPath('kernel').write_text(str(os.getpid()))\ntime.sleep(120)"
+    write_chapter(project, "01-works", note)
+    run = "import sys\nfrom pathlib import Path\nfrom tools import build\n"
+    run += "build.report(lambda: build.build(Path(sys.argv[1])), 'No book.')"
+    written = project / "notebooks" / "kernel"
+    with subprocess.Popen([sys.executable, "-c", run, project], cwd=ROOT) as process:
+        while not (written.exists() and written.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert int(written.read_text()) in {each.pid for each in started}
+    assert psutil.wait_procs(started, timeout=60)[1] == []
 
 
 def test_builds_wait_for_each_other(project):
