@@ -11,6 +11,7 @@ the stored outputs are put into the new text. A chapter that fails is never stor
 """
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -343,8 +344,11 @@ def execute_all(root: Path = ROOT) -> dict[str, Path]:
 
     The returned dictionary has the file name of each chapter as a key, and the path of its stored result as the value.
     `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails,
-    the others are stopped, and its exception is raised.
+    the others are stopped, and its exception is raised. If `root` has a character that IPython and Sphinx's extension
+    for tables of contents read as part of a pattern, raise a BookError.
     """
+    if glob.escape(str(root)) != str(root):
+        raise BookError(f"Move the project: programs that build the book read *, ? and [ in {root} as a pattern.")
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)
     todo, stop, executed = chapters(root)[::-1], Event(), {}  # the last chapters take longest, and so begin first

@@ -506,6 +506,15 @@ def test_file_that_cannot_be_read_is_named_by_the_build(project, file, text, mes
         build.report(lambda: build.build(project), "No book.")
 
 
+def test_project_in_a_folder_whose_name_is_a_pattern_is_refused(tmp_path):
+    """If the path of a project has a bracket, a build says that the project must be moved.
+
+    IPython and sphinx-external-toc would look for files by the path as a pattern, and find none.
+    """
+    with pytest.raises(build.BookError, match=r"Move the project: .* in .*a\[1\] as a pattern"):
+        build.build(make_project(tmp_path / "a[1]"))
+
+
 def test_chapters_end_with_a_build_that_is_ended(project):
     """If the system ends a build by SIGTERM, the processes that run the chapters end, too."""
     note = "import os, time\nfrom pathlib import Path\nPath('kernel').write_text(str(os.getpid()))\ntime.sleep(120)"
