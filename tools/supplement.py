@@ -23,6 +23,7 @@ COPIED = ("CITATION.cff", "LICENSE", "LICENSE-TEXT", "ledger/claims.yml", "ledge
 NOT_FOR_READERS = (".buildinfo", "webpack-macros.html", "sbt-webpack-macros.html")
 README = Path(__file__).with_name("supplement.md")
 SUMS = "SHA256SUMS"
+FIRST = (1980, 1, 1, 0, 0, 0)  # the first date that a zip file can have
 
 
 def findings(found: ledger.Ledger) -> str:
@@ -78,11 +79,11 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
     """Write `files` into a zip file at the path `target`, and return this path.
 
     `files` is a dictionary from path to content. In the zip file all files have the date `date`, in seconds since 1970,
-    and are in a folder with the name of the zip file.
+    and are in a folder with the name of the zip file. An earlier date than a zip file can have becomes its first one.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(files.items()):
-            entry = zipfile.ZipInfo(f"{target.stem}/{name}", time.gmtime(date)[:6])
+            entry = zipfile.ZipInfo(f"{target.stem}/{name}", max(time.gmtime(date)[:6], FIRST))
             entry.create_system, entry.external_attr = 3, 0o100644 << 16  # as on Unix, readable by everyone
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)

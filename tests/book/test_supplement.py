@@ -76,6 +76,12 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
     assert {entry.external_attr >> 16 for entry in entries} == {0o100644}
 
 
+def test_supplement_with_the_date_zero_can_be_packed(tmp_path):
+    """Files with the date 0, a usual value of SOURCE_DATE_EPOCH, get the first date that a zip file can have."""
+    with zipfile.ZipFile(supplement.pack({"a": b"x"}, tmp_path / "a.zip", 0.0)) as packed:
+        assert packed.infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
+
+
 def test_readme_says_what_is_there(files):
     """The README of the supplement lists all other files and folders beside it, and names the project's version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
