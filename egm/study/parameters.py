@@ -71,7 +71,8 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: Sequence[float]) ->
     ------
     ValueError
         If Papermill was asked for a parameter that is not among `ranges`, if its cell of parameters does
-        anything but assign values, or if a value is outside its range. The message names the parameter.
+        anything but assign values, or if a parameter has no value or one outside its range. The message
+        names the parameter.
 
     Notes
     -----
@@ -88,7 +89,11 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: Sequence[float]) ->
     ValueError: d must be an integer from 1 to 10, got 11
     """
     wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
-    for wish in ast.parse(wishes).body:
+    try:
+        asked = ast.parse(wishes).body
+    except SyntaxError as error:
+        raise ValueError(f"the cell '# Parameters' is not Python: {(error.text or '').strip()}") from error
+    for wish in asked:
         match wish:
             case ast.Assign(targets=[ast.Name(id=name)]) if name in ranges:
                 continue
@@ -97,6 +102,8 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: Sequence[float]) ->
                 raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; {has}")
         raise ValueError(f"a parameter is set by an assignment such as d = 5, got {ast.unparse(wish)}")
     for name, allowed in ranges.items():
+        if name not in namespace:
+            raise ValueError(f"{name} has no value: assign one before its range is checked")
         least, greatest = allowed
         value, several = namespace[name], isinstance(allowed, list)
         whole = isinstance(least, int) and isinstance(greatest, int)

@@ -33,6 +33,9 @@ def test_parameters_within_their_ranges_pass():
         (notebook(d="1e-06", alphas=[1.0]), "got '1e-06'; papermill reads 1e-6 as a text: write 1.0e-6"),
         (notebook("d += 1", d=4, alphas=[1.0]), "set by an assignment such as d = 5, got d \\+= 1"),
         (notebook("d: int = 4", d=4, alphas=[1.0]), "set by an assignment such as d = 5, got d: int = 4"),
+        (notebook("d = = 4", d=3, alphas=[1.0]), "the cell '# Parameters' is not Python: d = = 4"),
+        (notebook("%%time", d=3, alphas=[1.0]), "the cell '# Parameters' is not Python: %%time"),
+        (notebook(alphas=[1.0]), "d has no value: assign one before its range is checked"),
         (notebook("'d = 4'", d=3, alphas=[1.0]), "set by an assignment such as d = 5, got 'd = 4'"),
     ],
 )
