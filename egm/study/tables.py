@@ -287,6 +287,8 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     if x <= np.sum(weights):
         raise ValueError(f"x must be above the mean {float(np.sum(weights))!r}, got {x!r}")
     w, x = weights / np.max(weights), x / np.max(weights)
+    if x > 2 * np.sum(w) + 3000:  # r**2 / 2 is at least s x - K(s) for s = 1/4, and so above 750
+        return 0.0
     # K' is at least 2 x at the upper end; the lower one is negative, because rounding may hide that x is above the mean
     s = brentq(lambda s: np.sum(w / (1 - 2 * w * s)) - x, -0.01, 0.5 - 0.25 / x, xtol=1e-15)
     v = 2 * w / (1 - 2 * w * s)  # this, u and r are divided by s, which is 0 at the mean

@@ -128,6 +128,13 @@ def test_saddlepoint_formula_is_accurate_near_the_mean(above):
     assert tables.lugannani_rice(x, weights) == pytest.approx(float(expected), rel=1e-11)
 
 
+@pytest.mark.parametrize("d", [1, 100])
+@pytest.mark.filterwarnings("error")
+def test_saddlepoint_formula_far_out_is_zero_without_a_warning(d):
+    """`lugannani_rice` returns 0, without a warning, where the tail is below all positive doubles."""
+    assert [tables.lugannani_rice(10.0**k, np.ones(d)) for k in range(4, 301)] == [0.0] * 297
+
+
 def test_saddlepoint_formula_needs_the_upper_tail():
     with pytest.raises(ValueError, match=r"x must be above the mean 3.0, got 2.0"):
         tables.lugannani_rice(2, [1, 2])
