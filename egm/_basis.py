@@ -314,8 +314,12 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
     variances = between(1e-200, 1e200, **{"the diagonal of covariance": np.diag(given)})
     with np.errstate(over="ignore"):  # such a matrix is refused below
         correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
-    if not np.all(np.abs(correlation) <= 1 + _RECORDED):
-        raise ValueError("covariance must have no entry above the product of the two columns' standard deviations")
+    i, j = divmod(int(np.argmax(np.abs(correlation))), len(correlation))
+    if not abs(correlation[i, j]) <= 1 + _RECORDED:
+        raise ValueError(
+            "covariance must have no entry above the product of the two columns' standard deviations, but the "
+            f"correlation of columns {i} and {j} is {correlation[i, j]:.3g}"
+        )
     if np.max(np.abs(correlation - correlation.T)) > _RECORDED:
         raise ValueError("covariance must be symmetric")
     least = float(np.linalg.eigvalsh(correlation)[0])

@@ -35,6 +35,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from egm import gx2
+from egm._basis import covariance_matrix
 from egm._gx2.clipping import lost_quadratic
 from egm._lost import lost_of_a_row
 from egm._types import Array, ArrayLike, Floats, Target
@@ -44,7 +45,6 @@ __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping",
 
 MOST_ROWS = 2**53  # every whole number up to this one is a double
 _LEAST_WEIGHT = 1e-20  # coordinates of a smaller weight, over the largest weight, do not affect the norm of a row
-_RECORDED = 1e-6  # relative error that an entry of a covariance matrix may have
 _CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
 
 
@@ -169,8 +169,8 @@ def correlated_clipping(
     Parameters
     ----------
     covariance : ndarray, shape (d, d)
-        Covariance matrix of a normal row, symmetric, without negative eigenvalues and with positive
-        variances, in squared units of the data.
+        Covariance matrix of a normal row, symmetric, without negative eigenvalues and with variances
+        from 1e-200 to 1e200, in squared units of the data.
     n : int
         Number of rows, at most 2**53.
     scaling : ndarray, shape (d,)
@@ -224,15 +224,14 @@ def correlated_clipping(
     1.458e+05
     1.678e+05
     """
-    rows, covariance = _rows(n), finite(covariance=covariance)
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
-        raise ValueError(f"covariance must be a square matrix, got shape {covariance.shape}")
-    variances = positive(**{"the diagonal of covariance": np.diag(covariance)})
-    if np.max(np.abs(covariance - covariance.T)) > _RECORDED * np.max(variances):
-        raise ValueError("covariance must be symmetric")
-    if np.linalg.eigvalsh(covariance)[0] < -_RECORDED * np.max(variances):
-        raise ValueError("covariance must have no negative eigenvalue")
-    spread = np.sqrt(variances)
+    return rotated_clipping(covariance_matrix(covariance), n, scaling, clip_norm, offset, target)
+
+
+def rotated_clipping(
+    covariance: Array, n: int, scaling: Array, clip_norm: float, offset: Floats, target: Target
+) -> tuple[float, float]:
+    """Compute `correlated_clipping` for a matrix that was checked before it was rotated, and so has rounding errors."""
+    rows, spread = _rows(n), np.sqrt(np.diag(covariance))
     _, scaling, clip_norm, offset, _, _ = _checked(spread, scaling, clip_norm, offset, target)
     shares, directions = np.linalg.eigh(covariance / np.outer(spread, spread))
     root = spread[:, None] * directions * np.sqrt(np.maximum(shares, 0.0))  # root @ root.T is the covariance matrix

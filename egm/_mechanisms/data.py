@@ -658,7 +658,7 @@ class GaussianDataMechanism(Mechanism):
         if covariance is not None:
             true = _covariance(_tables.ordered_square(self.columns, covariance=covariance), self.sigma)
             true = true if self.basis is None else rotated(self.basis, true)
-            parts = forecast.correlated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
+            parts = forecast.rotated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
             return ErrorForecast(float(np.sum(self._noise_of(self.of, offset))), *parts)
         given = _tables.ordered(self.columns, sigma=sigma)
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))

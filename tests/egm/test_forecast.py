@@ -574,15 +574,22 @@ def test_wrong_arguments_are_named(wrong, message):
 @pytest.mark.parametrize(
     ("covariance", "message"),
     [
-        ([[1.0, 2.0], [2.0, 1.0]], "covariance must have no negative eigenvalue"),
+        ([[1.0, 2.0], [2.0, 1.0]], "covariance must have no entry above .* correlation of columns 0 and 1 is 2$"),
         ([[1.0, 0.5], [0.2, 1.0]], "covariance must be symmetric"),
-        ([[1.0, 0.0], [0.0, 0.0]], r"the diagonal of covariance\[1\] must be finite and > 0"),
+        ([[1.0, 0.0], [0.0, 0.0]], r"the diagonal of covariance\[1\] must lie between 1e-200 and 1e\+200, got 0"),
         ([[1.0, 0.0]], r"covariance must be a square matrix, got shape \(1, 2\)"),
+        (
+            [[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]],
+            "covariance must have no negative eigenvalue, but its correlation matrix has -0.8",
+        ),
     ],
 )
-def test_matrices_that_are_no_covariances_are_refused(covariance, message):
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+def test_matrices_that_are_no_covariances_are_refused(covariance, message, unit):
+    """A matrix that is no covariance matrix is refused, also if all its columns but the first have another `unit`."""
+    units = np.array([1.0] + [unit] * (len(covariance[0]) - 1))
     with pytest.raises(ValueError, match=message):
-        forecast.correlated_clipping(covariance, 100, [0.5, 1.0], 2.0)
+        forecast.correlated_clipping(covariance * units * units[: len(covariance), None], 100, 1 / units, 2.0)
 
 
 def test_lists_and_extreme_clip_norms_are_allowed():
