@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from egm._gx2.clipping import loss_and_slopes
+from egm._lost import CERTAIN
 from egm._types import Array
 
 _FLAT = 1e-5  # largest entry of the scaled gradient at which the search ends
@@ -28,11 +29,11 @@ def error_and_slopes(
 
     The `n` rows are clipped to the ellipsoid with the semi-axes `axes`, shape (d,). The error is the sum of the two
     results of `egm.forecast.clipping`, averaged over the numbers f in `factors`, for normal rows with the standard
-    deviations f * `sigma`. `offset` is the mean of the rows minus the center of the ellipsoid.
+    deviations f * `sigma`. `offset`, >= 0, is the mean of the rows minus the center of the ellipsoid.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
-        spread = factor * sigma
+        spread = np.maximum(factor * sigma, offset / CERTAIN)  # as in `lost_of_a_row`
         weights = (spread / axes) ** 2
         largest = np.max(weights)
         seen = weights > 1e-300 * largest

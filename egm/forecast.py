@@ -37,15 +37,14 @@ from scipy.optimize import minimize_scalar
 from egm import gx2
 from egm._basis import covariance_matrix
 from egm._gx2.clipping import lost_quadratic
-from egm._lost import lost_of_a_row
+from egm._lost import CERTAIN, lost_of_a_row
 from egm._types import Array, ArrayLike, Floats, Target
-from egm._validate import between, finite, positive, scalar, vector
+from egm._validate import between, positive, scalar, vector
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping", "loss_of_a_row"]
 
 MOST_ROWS = 2**53  # every whole number up to this one is a double
 _LEAST_WEIGHT = 1e-20  # coordinates of a smaller weight, over the largest weight, do not affect the norm of a row
-_CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def clipping(
     clip_norm : float
         Clipping radius C, > 0, in the units of `scaling` times the data.
     offset : float or ndarray, shape (d,), default 0.0
-        Difference of the mean and the center, ``mu - center``, in the units of the data.
+        Difference ``mu - center`` of mean and center, at most 1e130, in the units of the data.
     target : {"sample", "population"}, default "sample"
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
@@ -178,7 +177,7 @@ def correlated_clipping(
     clip_norm : float
         Clipping radius C, > 0, in the units of `scaling` times the data.
     offset : float or ndarray, shape (d,), default 0.0
-        Difference of the mean and the center, ``mu - center``, in the units of the data.
+        Difference ``mu - center`` of mean and center, at most 1e130, in the units of the data.
     target : {"sample", "population"}, default "sample"
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
@@ -233,7 +232,10 @@ def rotated_clipping(
     """Compute `correlated_clipping` for a matrix that was checked before it was rotated, and so has rounding errors."""
     rows, spread = _rows(n), np.sqrt(np.diag(covariance))
     _, scaling, clip_norm, offset, _, _ = _checked(spread, scaling, clip_norm, offset, target)
-    shares, directions = np.linalg.eigh(covariance / np.outer(spread, spread))
+    more = np.maximum(np.abs(offset) / CERTAIN / spread, 1.0)  # as in `lost_of_a_row`
+    correlation, spread = covariance / np.outer(spread, spread), spread * more
+    _, scaling, clip_norm, *_ = _checked(spread, scaling, clip_norm, offset)
+    shares, directions = np.linalg.eigh(correlation / more / more[:, None] + np.diag(1 - (1 / more) ** 2))
     root = spread[:, None] * directions * np.sqrt(np.maximum(shares, 0.0))  # root @ root.T is the covariance matrix
     scaled = scaling[:, None] * root
     weights, basis = np.linalg.eigh(scaled.T @ scaled)
@@ -244,8 +246,8 @@ def rotated_clipping(
     rest = offset - axes @ means
     if offset.any():  # what is left of the offset lengthens every row, like a coordinate with nearly no variance
         beyond = float(np.sum((scaling * offset) ** 2) - np.sum(weights * means**2))
-        weights, means = np.append(weights, max(beyond, floor) / _CERTAIN**2), np.append(means, _CERTAIN)
-        axes = np.column_stack([axes, rest / _CERTAIN])
+        weights, means = np.append(weights, max(beyond, floor) / CERTAIN**2), np.append(means, CERTAIN)
+        axes = np.column_stack([axes, rest / CERTAIN])
     largest = np.max(weights)
     radius = np.clip(clip_norm, 1e-150, 1e150) ** 2 / largest
     first, lost, lost_square = lost_quadratic(radius, weights / largest, means, axes.T @ axes)
@@ -279,7 +281,7 @@ def loss_of_a_row(
     clip_norm : float
         Clipping radius C, > 0, in the units of `scaling` times the data.
     offset : float or ndarray, shape (d,), default 0.0
-        Difference of the mean and the center, ``mu - center``, in the units of the data.
+        Difference ``mu - center`` of mean and center, at most 1e130, in the units of the data.
     target : {"sample", "population"}, default "sample"
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
@@ -346,7 +348,7 @@ def _checked(
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {scaling.size}")
     if target not in ("sample", "population"):
         raise ValueError(f'target must be "sample" or "population", got {target!r}')
-    offset, copies = finite(offset=offset), positive(copies=copies)
+    offset, copies = between(-1e130, 1e130, offset=offset), positive(copies=copies)  # n**2 offset**2 is a double
     for name, each in (("offset", offset), ("copies", copies)):
         if each.shape not in ((), sigma.shape):
             raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got {each.shape}")
@@ -379,7 +381,7 @@ def best_clip_norm(
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     offset : float or ndarray, shape (d,), default 0.0
-        Difference of the mean and the center, ``mu - center``, in the units of the data.
+        Difference ``mu - center`` of mean and center, at most 1e130, in the units of the data.
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     tolerance : float, default 1e-7
@@ -436,7 +438,7 @@ def best_clip_norm(
     typical = np.sqrt(np.sum(copies * weights)) * np.min(scales)
     seen = weights > 0  # of the others the squares underflow, beside one of at least 1/16
     largest = np.sqrt(gx2.isf(1e-3 / rows, weights[seen], copies[seen])) * np.max(scales)
-    largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
+    largest += np.hypot.reduce(np.sqrt(copies) * scaling * offset, initial=0.0)
 
     def total(log_norm: float) -> float:
         norm = np.exp(log_norm)

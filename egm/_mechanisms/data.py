@@ -484,6 +484,7 @@ class GaussianDataMechanism(Mechanism):
         pair = isinstance(self.scaling, str) and self.scaling == "optimal"
         best: tuple[Any, ...] = (np.inf,)
         offset, factors = self._doubts
+        between(0.0, 1e140, **{"center_std / sigma": offset / self.sigma})
         for p in sorted({min(1 / self.n, 0.1), 0.1}) if pair else (0.1,):
             b = _scaling(self.scaling, self.sigma, p)
             between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})

@@ -624,3 +624,31 @@ def test_forecasts_do_not_depend_on_the_unit_of_the_scaling(exponent, target):
         forecast.best_clip_norm(lambda norm, s=s: 1e3 * (norm / s) ** 2, sigma, 1000, s / sigma)[1] for s in (1.0, unit)
     )
     assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("target", ["sample", "population"])
+@pytest.mark.parametrize("least", [1e-11, 1e-100, 1e-200])
+def test_a_column_without_spread_counts_by_its_offset_alone(least, target):
+    """If a column hardly varies, the error does not depend on its standard deviation `least`, but on its offset.
+
+    The parts of the error are compared with those for a column with the standard deviation 1e-10, and so is the best
+    clip norm. The offset may also be far larger than all standard deviations.
+    """
+
+    def found(spread, far):
+        sigma, b, offset = np.array([spread, 2.0]), [1.0, 1.0], [far, 0.1]
+        variance = np.diag(np.maximum(sigma**2, 1e-200))
+        clipped = forecast.clipping(sigma, 100, b, 2.0, offset, target)
+        correlated = forecast.correlated_clipping(variance, 100, b, 2.0, offset, target)
+        best = forecast.best_clip_norm(np.square, sigma, 100, b, offset)
+        return np.array([clipped, correlated, best])
+
+    assert found(least, 1.0) == pytest.approx(found(1e-10, 1.0), rel=1e-9)
+    assert sum(found(least, 1e90)[0]) == pytest.approx(sum(found(1e-10, 1e90)[0]), rel=1e-9)
+
+
+def test_a_clip_norm_is_not_chosen_for_a_center_that_is_unknown():
+    """A clip norm cannot be chosen if `center_std` is 1e140 times `sigma`: an error names the ratio."""
+    GaussianDataMechanism([1e-90], 1000, 1.0, 1e-6, center_std=1e40, clip_probability="optimal", scaling="optimal")
+    with pytest.raises(ValueError, match=r"center_std / sigma\[0\] must lie between 0.0 and 1e\+140, got 1e\+160"):
+        GaussianDataMechanism([1e-90], 1000, 1.0, 1e-6, center_std=1e70, clip_probability="optimal")
