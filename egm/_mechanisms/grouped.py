@@ -444,7 +444,9 @@ class GroupedDataMechanism(Mechanism):
 def _plain(key: Any) -> Any:
     """Convert a key from a scalar of NumPy to a number, text or date of Python; return any other key unchanged."""
     if isinstance(key, np.datetime64) and isinstance(key.item(), int):  # of nanoseconds, for example
-        key = key.astype("M8[us]")
+        given, key = key, key.astype("M8[us]")
+        if key != given:
+            raise ValueError(f"keys must be dates in whole microseconds or of pandas, got {given!r}")
     return key.item() if isinstance(key, np.generic) else key
 
 

@@ -251,7 +251,11 @@ def _typed(name: str, found: Labels) -> Labels:
     if all(isinstance(label, np.datetime64) for label in found):
         return np.array(found.tolist())
     if all(map(_is_date, found)):
-        return found.astype("datetime64[us]")
+        dates, rest = found.astype("M8[us]"), [getattr(label, "nanosecond", 0) for label in found]  # of pandas
+        fine = dates.astype("M8[ns]")
+        if any(rest) and (fine.astype(dates.dtype) != dates).any():
+            raise ValueError(f"{name} must not have nanoseconds beside dates that 64 bits cannot count in nanoseconds")
+        return fine + np.array(rest, "m8[ns]") if any(rest) else dates
     for kinds, dtype in _KINDS:
         if all(isinstance(label, kinds) and (dtype is bool or not isinstance(label, bool)) for label in found):
             try:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from egm import GaussianDataMechanism, cli, files
-from egm._rows.people import codes
+from egm._rows.people import codes, vector
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
 
@@ -136,6 +136,22 @@ def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
     assert codes(labels, (datetime.datetime(2300, 1, 1), datetime.datetime(2262, 1, 1))).tolist() == [1, -1]
     assert codes(labels, (datetime.datetime(2300, 1, 1),)).tolist() == [-1, -1]
     assert codes(labels.astype("M8[D]"), (datetime.datetime(2262, 1, 1, 12),)).tolist() == [-1, -1]
+
+
+def test_dates_that_differ_by_nanoseconds_are_different_labels():
+    """Dates of pandas, in a list or a column of objects, keep their nanoseconds as persons and as keys of groups.
+
+    No date of Python can have nanoseconds. So a key of NumPy with nanoseconds is refused instead of being rounded.
+    """
+    times = pd.to_datetime(np.array([1, 2, 2, 1000], "M8[ns]"))
+    keys = GroupedDataMechanism(GaussianDataMechanism([1.0], 4, 1.0, 1e-6), times[1::-1]).keys
+    for labels in (times.to_numpy(), np.array(list(times), object), pd.Series(list(times), dtype=object), list(times)):
+        assert codes(labels, keys).tolist() == [1, 0, 0, -1]
+        assert np.unique(vector("person", labels)).size == 3
+    with pytest.raises(ValueError, match=r"keys must be dates in whole microseconds or of pandas, got .*000000001"):
+        GroupedDataMechanism(GaussianDataMechanism([1.0], 4, 1.0, 1e-6), list(times.to_numpy()))
+    with pytest.raises(ValueError, match="person must not have nanoseconds beside dates that 64 bits cannot count"):
+        vector("person", [times[0], datetime.datetime(2300, 1, 1)])
 
 
 # --- On the command line ----------------------------------------------------------------------------------------------
