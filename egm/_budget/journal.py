@@ -230,12 +230,26 @@ class Journal:
                 connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, _digest(*row)))
                 connection.execute("COMMIT")
             with contextlib.suppress(FileExistsError):
-                os.link(draft, self.path)
+                self._place(draft)
         except OSError as error:  # the error names the draft
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink()
+
+    def _place(self, draft: Path) -> None:
+        """Give the new file `draft` the name of the budget's file; raise FileExistsError if there is such a file.
+
+        If the file system has no hard links, the name is first taken by an empty file. No other process replaces it,
+        nor records a charge in it.
+        """
+        try:
+            os.link(draft, self.path)
+        except FileExistsError:
+            raise
+        except OSError:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
+            os.replace(draft, self.path)
 
     def _require_nothing_left(self) -> None:
         """Raise JournalError if the budget's file is missing, but a crash has left the file that SQLite had beside it.

@@ -127,6 +127,34 @@ def test_links(tmp_path):
     assert os.listdir(folder) == ["journal"]
 
 
+@pytest.mark.parametrize("theirs", [None, "", "journal"])
+def test_a_file_system_without_hard_links(tmp_path, monkeypatch, theirs):
+    """Without hard links, a budget can be made, but never replaces a file that another process makes meanwhile.
+
+    `theirs` says what the other process has made: nothing, an empty file, or the file of a budget with one charge.
+    """
+
+    made(tmp_path / "other", 1)
+    others = {"": b"", "journal": (tmp_path / "other").read_bytes()}
+    (tmp_path / "other").unlink()
+
+    def link(source, target):
+        if theirs is not None:
+            target.write_bytes(others[theirs])
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    if theirs == "":
+        with pytest.raises(JournalError, match="not a journal"):
+            Budget(tmp_path / "journal", rho=0.5)
+    else:
+        budget = Budget(tmp_path / "journal", rho=0.5)
+        assert budget.spent == (0.0 if theirs is None else 0.125)
+        budget.charge(adaptive(0.25))
+        assert Budget(tmp_path / "journal").spent == budget.spent > 0.2
+    assert os.listdir(tmp_path) == ["journal"]
+
+
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
     """If a process is killed while it creates a budget's file, another process can use this file.
 
