@@ -552,7 +552,8 @@ class Budget:
             X, labels = drawn.sample(X, asked.sampling_probability, rng, labels)
         if unbounded:  # the entries of a list are counted only when it may be read
             rules.require_room(X)
-        return mechanism.release(X, rng=rng, **labels)
+        with drawn.counted(asked.sampling_probability is not None):
+            return mechanism.release(X, rng=rng, **labels)
 
     def quantile(
         self,

@@ -6,6 +6,8 @@ addition or removal of one person may read the sample.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from egm import _tables
 from egm._random_bits import coins
 from egm._rows import dask, people
 
-__all__ = ["require_no_dask", "sample"]
+__all__ = ["counted", "require_no_dask", "sample"]
 
 
 def require_no_dask(X: object) -> None:
@@ -50,6 +52,22 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
     else:
         kept = draw.persons(_of_column(X, person))
     return _tables.kept(X, kept), labels | {key: label[kept] for key, label in arrays.items()}
+
+
+@contextlib.contextmanager
+def counted(is_sample: bool) -> Iterator[None]:
+    """Within a `with` block that reads the rows X, let errors about a row say that they count those of a sample.
+
+    If `is_sample` is false, errors are left as they are. So is an error for a missing label, which counts all rows,
+    because labels are read before rows are drawn.
+    """
+    try:
+        yield
+    except ValueError as wrong:
+        said = str(wrong)
+        if not is_sample or type(wrong) is not ValueError or not re.match(r"X\[\d.* must be", said):
+            raise
+        raise ValueError(f"{said}, where X is the sample that was drawn") from None
 
 
 class _Draw:

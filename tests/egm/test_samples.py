@@ -718,6 +718,28 @@ def test_rows_and_groups_are_those_of_the_sample(as_blocks):
     assert abs(whole.count - 2000) < 6 * math.sqrt(1000)
 
 
+@pytest.mark.parametrize("form", ["array", "pandas", "blocks"])
+def test_an_error_about_a_row_says_that_it_counts_those_of_the_sample(form):
+    """If a row of a sample has an infinite entry, the error says that the row's number is its place in the sample.
+
+    An error about a missing label, and any error without a sample, has the number of the row among all rows.
+    """
+    frame = pd.DataFrame({"x": np.where(np.arange(1000) < 900, 0.0, np.inf), "who": np.arange(1000.0)})
+    forms = {"array": frame[["x"]].to_numpy, "pandas": lambda: frame[["x"]]}
+    forms["blocks"] = lambda: iter([frame[["x"]][:400], frame[["x"]][400:]])
+    mechanism = GaussianDataMechanism([1.0] if form == "array" else {"x": 1.0}, 500, 0.1, 1e-6, neighbors="add_remove")
+    made = budget(epsilon=100.0, delta=0.1)
+    with pytest.raises(ValueError, match=r"X\[[1-8]?\d\d, .* must be finite, where X is the sample that was drawn$"):
+        made.release(mechanism, forms[form](), sampling_probability=0.5)
+    with pytest.raises(ValueError, match=r"X\[900, .* must be finite$"):
+        made.release(mechanism, forms[form]())
+    if form == "blocks":
+        frame.loc[700, "who"] = np.nan
+        whose = GaussianDataMechanism({"x": 1.0}, 500, 0.1, 1e-6, neighbors="add_remove", per_person="sum")
+        with pytest.raises(ValueError, match=r"X\[700, 'who'\] must not be missing$"):
+            made.release(whose, iter([frame[:400], frame[400:]]), person="who", sampling_probability=0.5)
+
+
 def test_a_rehearsal_draws_from_the_generator():
     """In a budget for simulations, the generator `rng` draws the sample, so the same seed gives the same release."""
     X = np.random.default_rng(1).normal(0, 1, (500, 2))
