@@ -158,8 +158,8 @@ def solve(
         Z \sim N \bigl( n \, \text{bias}_j, \; \text{noise\_std}_j^2 + n \, \mathrm{Var}_j \bigr).
 
     Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
-    that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor
-    `sigma_factor`. For an AdaptiveDataMechanism the interval is the one that a release with the
+    that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small or too large by
+    `sigma_factor`, whichever gives more. For an AdaptiveDataMechanism the interval is the one that a release with the
     forecast noise and bias would have. For the other measures, the forecast squared error of an
     AdaptiveDataMechanism is divided between the columns in proportion to the variances of their
     noise.

@@ -157,7 +157,7 @@ class GaussianDataMechanism(Mechanism):
         Distance by which `center` may differ from the mean in each coordinate, in the units of the
         data, >= 0. By default half of `sigma`.
     sigma_factor : float, default 1.25
-        Factor by which the entries of `sigma` may be too large or too small, from 1 to 10.
+        Factor by which `sigma` may be too large or too small, all its entries alike, from 1 to 10.
     columns : sequence of hashable, shape (d,), optional
         Names of the columns, in the order of `sigma`. By default these are the names in `sigma`, if
         that is a mapping or a Series with an index of names.
@@ -811,10 +811,14 @@ class GaussianDataMechanism(Mechanism):
         """Return the variance, and the square of the mean, of what clipping removes from each coordinate of a row.
 
         The mean is assumed to differ from `center` by `center_std`, and the true standard deviations are taken to be
-        `sigma` times `sigma_factor`. Both results have the shape (d,).
+        `sigma` times or divided by `sigma_factor`, whichever gives the larger value. Clipping removes less from a
+        coordinate with a larger spread if the center of another coordinate is off by more than the radius of clipping.
+        Both results have the shape (d,).
         """
         offset, factors = self._doubts
-        return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
+        lost = [forecast.loss_of_a_row(factor * self.sigma, self.b, self.clip_norm, offset) for factor in factors]
+        variance, squared_bias = np.max(lost, axis=0)
+        return variance, squared_bias
 
     @property
     def _count_std(self) -> float:
@@ -1136,9 +1140,10 @@ class GaussianDataMechanism(Mechanism):
         Notes
         -----
         The expectation is n times the probability that a row is clipped if the mean differs from
-        `center` by `center_std` and `sigma` is too small by the factor `sigma_factor`. Under
-        "add_remove" the noisy number of rows is taken for n. If a person may have k rows, these are
-        taken to be equal. With ``center_std=0`` and ``sigma_factor=1`` the expectation is n times `p`.
+        `center` by `center_std` and `sigma` is too small or too large by the factor `sigma_factor`,
+        whichever clips more. Under "add_remove" the noisy number of rows is taken for n. If a person
+        may have k rows, these are taken to be equal. With ``center_std=0`` and ``sigma_factor=1`` the
+        expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700 for an epsilon up to 1, in one of
         450 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
@@ -1166,10 +1171,10 @@ class GaussianDataMechanism(Mechanism):
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
         rows, (offset, factors) = self.n if release.count is None else max(release.count, 0.0), self._doubts
-        spread = max(factors) * self.b * self.sigma
-        seen = (weights := (spread / np.max(spread)) ** 2) > 0
-        far = (offset / (max(factors) * self.sigma))[seen] ** 2
-        share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
+        widest = np.max(spread := self.b * self.sigma)
+        seen = (weights := (spread / widest) ** 2) > 0
+        squared, far = (self.clip_norm / widest) ** 2, (offset / self.sigma)[seen] ** 2
+        share = max(float(gx2.sf(squared / f**2, weights[seen], nc=far / f**2)) for f in factors)
         variance = self.clipped_std**2 + rows * self._equal * share * (1 - share)
         if self.count_weight:  # the number of rows is noisy, too
             variance += (share * self._count_std) ** 2

@@ -209,6 +209,26 @@ def test_the_noise_of_the_number_of_rows_is_also_in_what_clipping_takes_from_all
     assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
+@pytest.mark.parametrize("factor", [1.25, 1.0, 0.8])
+def test_guesses_as_wrong_as_declared_in_either_direction(factor):
+    """Intervals hold, and `excess_clipped` is at most 4, if center and sigma are as wrong as declared.
+
+    The mean is off by 2.57 declared standard deviations, and the ellipsoid to which rows are clipped ends before that.
+    So smaller standard deviations (`factor` times the declared ones) make clipping remove more from some columns.
+    """
+    sigma, n = np.array([26.5, 0.56, 1.78]), 20_000
+    options = {"center": np.zeros(3), "center_std": 2.57 * sigma, "clip_probability": 0.236, "count_clipped": True}
+    made, rng = GaussianDataMechanism(sigma, n, 1.0, 1e-7, **options), np.random.default_rng(5)
+    shares = []
+    for _ in range(40):
+        X = (2.57 + factor * rng.normal(size=(n, 3))) * sigma
+        release = made.release(X, rng=rng)
+        low, high = release.interval(0.9)
+        shares.append((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high))
+        assert made.excess_clipped(release) <= 4
+    assert np.all(np.mean(shares, axis=0) >= 0.9 - 3 * np.sqrt(0.09 / 40))
+
+
 def test_no_interval_is_much_longer_than_necessary():
     """If no row is clipped, a 95 % interval is at most 25 % longer than a normal interval for the noise alone.
 
