@@ -120,8 +120,11 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
     fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
-    vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
-    rotated = {} if mechanism.basis is None else {"basis": mechanism.basis.name}
+    named = {"sigma": mechanism.sigma, "center": center, "center_std": mechanism._doubts[0], "scaling": mechanism.b}
+    vectors = {name: vector.tolist() for name, vector in named.items()}
+    rotated = {} if (basis := mechanism.basis) is None else {"basis": basis.name}
+    if basis is not None and basis.name == "given":  # a matrix from a file
+        rotated = {"basis": basis.matrix.tolist()}
     people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
     people |= {"of": mechanism.of} if mechanism.count_weight and mechanism.of == "mean" else {}

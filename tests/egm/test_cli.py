@@ -311,8 +311,11 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
     for name in ("epsilon", "delta", "neighbors", "clip_norm", "noise_multiplier"):
         assert found["parameters"][name] == getattr(it, name)
     assert found["parameters"]["clip_probability"] == it.p
-    for name, vector in {"sigma": it.sigma, "center": it.center, "scaling": it.b}.items():
+    off = it.sigma / 2 if it.center_std is None else it.center_std
+    for name, vector in {"sigma": it.sigma, "center": it.center, "center_std": off, "scaling": it.b}.items():
         assert found["parameters"][name] == np.broadcast_to(vector, it.sigma.shape).tolist()
+    if it.basis is not None:
+        assert found["parameters"]["basis"] == ("dct" if it.basis.name == "dct" else it.basis.matrix.tolist())
     assert found["parameters"]["rows"] == it.n
 
 
@@ -529,7 +532,8 @@ def test_ranges_that_do_not_fit_are_named(egm, options, message):
 
 KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
 PARAMETERS = ["egm", "mechanism", "rows", "epsilon", "delta", "neighbors", "clip_probability", "clip_norm"]
-PARAMETERS += ["noise_law", "noise_multiplier", "sigma_factor", "count_clipped", "sigma", "center", "scaling"]
+PARAMETERS += ["noise_law", "noise_multiplier", "sigma_factor", "count_clipped"]
+PARAMETERS += ["sigma", "center", "center_std", "scaling"]
 FORMS = ("json", "csv", "npy", "parquet")
 
 
