@@ -272,8 +272,7 @@ class AdaptiveDataMechanism(Declared):
         ------
         ValueError
             If a parameter is outside its range or has another shape, if not exactly one of `sigma`
-            and `covariance` is given, or if `rho` is below ``least_rho(d)`` and there are no
-            `ranges`.
+            and `covariance` is given, or if `rho` is below ``least_rho(d)`` without `ranges`.
         TypeError
             If a parameter is not made of real numbers.
 
@@ -306,6 +305,7 @@ class AdaptiveDataMechanism(Declared):
             uncorrected_std=result.half * result.found.uncorrected_std,
             bias=result.half * result.found.bias,
             bias_std=result.half * result.found.bias_std,
+            clipping_share=result.clipping_share,
             cut=np.zeros(rows.d) if self.ranges is None else result.half * rows.cut(),
             method=result.found.method,
         )
@@ -432,6 +432,7 @@ class AdaptiveDataMechanism(Declared):
             uncorrected_std=result.half * found.uncorrected_std,
             bias=result.half * found.bias,
             bias_std=result.half * found.bias_std,
+            clipping_share=result.clipping_share,
             center=result.center,
             sigma=found.sigma if found.basis is not None else result.half * found.sigma,
             spread=result.half * found.spread,

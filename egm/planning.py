@@ -159,10 +159,9 @@ def solve(
 
     Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
     that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small or too large by
-    `sigma_factor`, whichever gives more. For an AdaptiveDataMechanism the interval is the one that a release with the
-    forecast noise and bias would have. For the other measures, the forecast squared error of an
-    AdaptiveDataMechanism is divided between the columns in proportion to the variances of their
-    noise.
+    `sigma_factor`, whichever gives more. For an AdaptiveDataMechanism the interval is the one that a
+    release with the forecast noise and bias would have. Its error due to clipping is divided between
+    the columns by the `clipping_share` of its forecast.
 
     If the number of rows is private, the errors "sum" and "relative" include the noise in this number,
     multiplied by the center; "mean" and "interval" include it multiplied by `center_std`. They are
@@ -422,7 +421,7 @@ def _errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -
         forecast = mechanism.forecast(**imagined)
         # The noise in a private number of rows moves the sum, and leaves the mean where it is.
         std = forecast.centered_std if measure == "mean" else forecast.noise_std
-        return with_clipping(std, forecast.error.clipping + forecast.error.center)
+        return with_clipping(std, forecast.error.clipping + forecast.error.center, forecast.clipping_share)
     if isinstance(mechanism, LaplaceMechanism):
         return np.array([math.sqrt(2) * mechanism.noise_scale])
     size = (mechanism.d or 1) if isinstance(mechanism, GaussianMechanism) else mechanism.b.size
@@ -440,7 +439,8 @@ def _half_widths(
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        std = with_clipping(forecast.centered_std, forecast.error.clipping, forecast.uncorrected_std)
+        clipped = forecast.error.clipping, forecast.clipping_share
+        std = with_clipping(forecast.centered_std, *clipped, forecast.uncorrected_std)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism._centered_std, mechanism.n, mechanism._count_std)
     of_count = mechanism._count_std * np.sqrt(mechanism._of_columns(mechanism._doubts[0] ** 2))

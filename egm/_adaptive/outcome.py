@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     noisy number and the standard deviation of its noise. `centered_std`, shape (d,), has the standard deviations of the
     noise in the sum of the rows minus `center`. `noise_std` has those of the noise in the sum of the rows, which
     includes the noise in the number of rows. `error` is the expected squared error of the sum. These three are in the
-    units of the data.
+    units of the data. `clipping_share`, shape (d,), says what part of the error due to clipping each column has.
     """
 
     found: LastRound
@@ -39,6 +39,7 @@ class Outcome(NamedTuple):
     centered_std: Array
     noise_std: Array
     error: ErrorForecast
+    clipping_share: Array
 
     @property
     def center(self) -> Array:
@@ -80,7 +81,8 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
     if declared.ranges is not None or of_count is not None:
         factor = float(np.sum(half**2 * found.share))
         error = ErrorForecast(float(np.sum(noise_std**2)), factor * error.clipping, factor * error.center)
-    return Outcome(found, of_count, middle, half, centered_std, noise_std, error)
+    by_column = centered_std**2 if declared.ranges is None else half**2 * found.share
+    return Outcome(found, of_count, middle, half, centered_std, noise_std, error, by_column / np.sum(by_column))
 
 
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:

@@ -60,6 +60,7 @@ _LARGEST = 1e150  # largest entry: longer ones are cut, so that no square overfl
 _ROUNDED_DOWN = 1 - 2.0**-50  # factor that takes an epsilon below its exact value, in spite of four roundings
 _ROUNDED_UP = 1 + 2.0**-50  # factor that takes a standard deviation above its exact value
 _SQUARE = 12.0  # largest square, in units of its expectation
+_FINE = 1 << 20  # least standard deviation of the noise in a number of rows, in steps of the noise
 _EXACT = 53  # bits up to which integers, and sums of them, are doubles without rounding
 
 
@@ -323,16 +324,18 @@ class PrivateRows:
     def count(self, step: str, rho: float) -> tuple[float, float]:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
-        The noisy number, or 2 if it is smaller, becomes the number `n` of all later queries. The privacy cost `rho` (of
+        Small noise is not an integer, which would be too coarse for confidence intervals. The noisy number, rounded
+        down, or 2 if it is smaller, becomes the number `n` of all later queries. The privacy cost `rho` (of
         zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for center
         and spread. What is left of the budget becomes `account.base`, of which later steps take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
-        found = self._total(len) + self._gaussian(std, 1)[0]
+        steps = max(1, round(_FINE / std))  # of the noise for each row
+        found = float(self._total(len) * steps + self._gaussian(std * steps, 1)[0]) / steps
         self.n = self.fewest = max(2, int(found))
-        return float(found), std
+        return found, std
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:

@@ -43,6 +43,8 @@ class AdaptiveRelease(RowSum):
         each entry up or down, in the units of the data. Because of the noise it may be negative.
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in `bias`, in the units of the data.
+    clipping_share : ndarray, shape (d,)
+        Part of each entry in ``forecast.clipping``, the squared error due to clipping. The sum is 1.
     center : ndarray, shape (d,)
         Center of the rows, as the search found it before the sum was released. Without a search,
         the middle of each range.
@@ -94,8 +96,8 @@ class AdaptiveRelease(RowSum):
     Notes
     -----
     Half of the length of an interval for the sum is :math:`\text{bias} + q s`. Here :math:`s^2` is the
-    sum of ``noise_std**2``, ``uncorrected_std**2``, ``bias_std**2`` and the column's part of
-    ``forecast.clipping``: all four errors are treated as normal. The factor q is such that the
+    sum of ``noise_std**2``, ``uncorrected_std**2``, ``bias_std**2`` and
+    ``clipping_share * forecast.clipping``: all four errors are treated as normal. The factor q is such that the
     interval holds as often as asked for. For 95 percent, it is mostly between 1.64 and 1.96, the
     normal quantiles for one tail and for two. A larger `bias` makes q smaller, because then an
     interval can fail on one side only.
@@ -144,6 +146,7 @@ class AdaptiveRelease(RowSum):
     uncorrected_std: np.ndarray
     bias: np.ndarray
     bias_std: np.ndarray
+    clipping_share: np.ndarray
     center: np.ndarray
     sigma: np.ndarray
     spread: np.ndarray
@@ -249,7 +252,7 @@ class AdaptiveRelease(RowSum):
 
     def _parts(self) -> Parts:
         noise = self.centered_std
-        std = with_clipping(noise, self.forecast.clipping, self.uncorrected_std)
+        std = with_clipping(noise, self.forecast.clipping, self.clipping_share, self.uncorrected_std)
         center = self.center if self.count_std else np.zeros(std.shape)
         parts = Parts(center, noise, std, self.bias, self.spread, self.count_std, self.bias_std)
         parts.shift = self.uncorrected
@@ -284,6 +287,8 @@ class AdaptiveForecast:
         may move each entry of the sum up or down, beyond the part that the release measures.
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in the `bias` of a release, in the units of the data.
+    clipping_share : ndarray, shape (d,)
+        Part of each entry in ``error.clipping`` and in ``error.center``. The sum is 1.
     cut : ndarray, shape (d,)
         Root mean square of the change of each entry of the sum if the entries of all rows were cut
         to the declared ranges, in the units of the data. It is not in `error`. With `radius` it is 0.
@@ -321,5 +326,6 @@ class AdaptiveForecast:
     uncorrected_std: Array
     bias: Array
     bias_std: Array
+    clipping_share: Array
     cut: Array
     method: Literal["search", "ranges"] = "search"

@@ -291,14 +291,14 @@ def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
 
 
-def with_clipping(noise_std: Array, clipping: float, further: Array | float = 0.0) -> Array:
+def with_clipping(noise_std: Array, clipping: float, share: Array, further: Array | float = 0.0) -> Array:
     """Return the standard deviation of the error of each entry of a noisy sum: noise and random clipping together.
 
     `noise_std`, shape (d,), has the standard deviations of the noise. `clipping` is the expected squared error of the
-    whole sum that is due to the variation of what clipping removes. This error is divided between the entries in
-    proportion to the variances of their noise. `further` is the standard deviation of further noise in each entry.
+    whole sum that is due to the variation of what clipping removes, and `share`, shape (d,), the part of each entry in
+    this error. `further` is the standard deviation of further noise in each entry.
     """
-    return np.hypot(noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2))), further)
+    return np.hypot(np.hypot(noise_std, np.sqrt(share * clipping)), further)
 
 
 def half_lengths(

@@ -140,6 +140,22 @@ def test_units_do_not_matter():
     assert other.epsilon == pytest.approx(one.epsilon, rel=1e-8)
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("measure", ["sum", "mean", "interval"])
+def test_the_unit_of_a_column_does_not_matter_to_another_one(measure, neighbors):
+    """The error of an adaptive mechanism in one column does not depend on the unit of another column.
+
+    Each column has a declared range. The ranges of both columns, and the standard deviations, differ much.
+    """
+
+    def error(unit):
+        mechanism = AdaptiveDataMechanism(100_000, 1.0, ranges=[(-unit, unit), (9.0, 11.0)], neighbors=neighbors)
+        rows = {"sigma": [0.3 * unit, 0.001], "center": [0.1 * unit, 10.0]}
+        return float(curve(mechanism, 1.0, of="rho", measure=measure, column=1, **rows))
+
+    assert error(1024.0) == pytest.approx(error(1.0), rel=1e-9)
+
+
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_squared_errors_need_not_be_doubles(unit):
     """For sensitivities 1e-200 and 1e200, `curve` is proportional to them, and `solve` finds an equal epsilon."""

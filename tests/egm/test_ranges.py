@@ -241,6 +241,8 @@ def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
     np.testing.assert_allclose(other.center, factor * one.center + shift, rtol=1e-6)
     for name in ("noise_std", "bias", "sigma"):
         np.testing.assert_allclose(getattr(other, name), factor * getattr(one, name), rtol=1e-6, atol=1e-9)
+    lengths, changed = (np.subtract(*release.interval()) for release in (one, other))
+    np.testing.assert_allclose(changed, factor * lengths, rtol=1e-6)
     assert other.forecast.noise == pytest.approx(np.sum(other.noise_std**2), rel=1e-9)
     assert other.spent == pytest.approx(one.spent)
 

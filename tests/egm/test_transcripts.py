@@ -31,6 +31,7 @@ from egm import (
     scaling,
 )
 from egm._adaptive import search
+from egm._adaptive.declared import COUNT
 from egm._adaptive.private_rows import Account, PrivateRows
 from egm._rows import lattice, sums
 from egm.calibration import zcdp_epsilon
@@ -78,11 +79,12 @@ class Answer(int):
     __radd__ = __add__
 
 
-def blind(stack, rows, seed, counted=False):
+def blind(stack, rows, seed, counted=0.0):
     """Replace the samplers, and the functions that add up rows, so that noisy results depend only on `seed` and `rows`.
 
-    The number of rows of every data set becomes `rows`. `counted` is true for a mechanism that first asks for a noisy
-    number of rows; the answer is `rows` plus noise. `stack` is the ExitStack that ends the replacement.
+    The number of rows of every data set becomes `rows`. A mechanism that first asks for a noisy number of rows adds
+    noise to it whose standard deviation is 1 / `counted`; the answer is `rows` plus noise, in steps of the noise.
+    `stack` is the ExitStack that ends the replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
@@ -102,10 +104,10 @@ def blind(stack, rows, seed, counted=False):
     stack.enter_context(mock.patch.object(sums, "group_sums", fixed_sums))
     stack.enter_context(mock.patch.object(lattice, "rounded", fixed_integers))
 
-    first = iter([rows] if counted else [])
+    first = iter([counted] if counted else [])
 
     def answer(std, size):
-        center = next(first, 0)
+        center = rows * next(first, 0.0) * std
         return [Answer(center + std * z) for z in rng.normal(size=size)]
 
     def index(scores, epsilon):
@@ -126,7 +128,7 @@ def outcomes(mechanism, data, rows, seed=2, **labels):
     for X in data:
         with contextlib.ExitStack() as stack:
             counted = isinstance(mechanism, AdaptiveDataMechanism) and mechanism.neighbors == "add_remove"
-            blind(stack, rows, seed, counted)
+            blind(stack, rows, seed, math.sqrt(2 * COUNT * mechanism.rho) if counted else 0.0)
             seen.add(outcome(functools.partial(mechanism.release, **labels), X))
     return seen
 
@@ -282,7 +284,7 @@ def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(
         each = len(asked) // len(data)
         assert asked == len(data) * asked[:each]
         assert asked[0] == "count"
-        assert found["n"] == found["count"]
+        assert found["n"] == int(found["count"])
     assert ways == {"radius": {"search"}, "few rows": {"ranges"}, "ranges": {"search", "ranges"}}[declared]
 
 
