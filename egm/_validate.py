@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ __all__ = [
     "unread_matrix",
     "vector",
     "warn_of_delta",
+    "without_delta_warnings",
 ]
 
 MISSING = frozenset({"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"})  # missing values, in small letters
@@ -54,6 +57,7 @@ PRIVATE = frozenset({"X", "counts", "rows", "value", "values"})  # names of the 
 _TABLES = frozenset({"X", "rows"})  # the private arguments that have one row for each person
 _LARGEST = sys.float_info.max
 _LEAST_EPSILON = 1e-300
+_is_hushed: ContextVar[bool] = ContextVar("is_hushed", default=False)  # whether `warn_of_delta` gives no warning
 
 
 class DeltaWarning(UserWarning):
@@ -176,15 +180,28 @@ def generator(rng: object) -> np.random.Generator:
 def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
     """Issue a DeltaWarning if `delta` is 1/n or more, where `n` is the number of rows.
 
-    `stacklevel` is passed to `warnings.warn`.
+    `stacklevel` is passed to `warnings.warn`. There is no warning within a block of `without_delta_warnings`.
     """
-    if delta >= 1 / n:
+    if delta >= 1 / n and not _is_hushed.get():
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
             f"that promise, too; choose a delta far below 1/n",
             DeltaWarning,
             stacklevel=stacklevel,
         )
+
+
+@contextmanager
+def without_delta_warnings() -> Iterator[None]:
+    """Make a context in which this thread gets no DeltaWarning.
+
+    A filter of the module `warnings` would hold for all threads, and could outlast a block in one of them.
+    """
+    token = _is_hushed.set(True)
+    try:
+        yield
+    finally:
+        _is_hushed.reset(token)
 
 
 def vector(**named: object) -> Array:

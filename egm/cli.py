@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stops = Stops()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(sys.stderr or nowhere):  # None if it is closed
         try:
-            with stops, shown_warnings():
+            with stops, shown_warnings(SimulationWarning):  # the output of a simulation says what it is
                 return _run(argv, stops)
         except KeyboardInterrupt:
             return stops.reported()
@@ -125,7 +125,7 @@ def _sum(args: Namespace) -> None:
             chosen = GroupedDataMechanism(mechanism, inputs.keys(args, table), groups_per_person=args.groups_per_person)
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
-    with output(args) as write, explained(table.names), _quiet():
+    with output(args) as write, explained(table.names):
         if labels:
             chosen.check(inputs.labelled(table, args), **labels)
         inputs.require_persons(table, n, args)
@@ -181,7 +181,7 @@ def _adaptive(args: Namespace) -> None:
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
         if labels:
             mechanism.check(table, **labels)
-    with output(args) as write, explained(table.names), _quiet():
+    with output(args) as write, explained(table.names):
         inputs.require_persons(table, n, args)
         journal.charge(budget, mechanism, args)
         X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(mechanism, table, args)
@@ -202,11 +202,6 @@ def _adaptive(args: Namespace) -> None:
 def _rng(args: Namespace) -> np.random.Generator | None:
     """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
-
-
-def _quiet() -> warnings.catch_warnings[None]:
-    """Return a context manager that hides `SimulationWarning`, because the output of a simulation says what it is."""
-    return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
 def _plan(args: Namespace) -> None:

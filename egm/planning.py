@@ -22,7 +22,6 @@ Measure     Error
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cache
@@ -36,11 +35,10 @@ from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths, with_clipping
 from egm._rows.norms import norms
 from egm._types import Array, ArrayLike, Columns
-from egm._validate import positive, probability, scalar, vector
+from egm._validate import positive, probability, scalar, vector, without_delta_warnings
 from egm.adaptive import AdaptiveDataMechanism
 from egm.forecast import MOST_ROWS
 from egm.mechanisms import (
-    DeltaWarning,
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
     GaussianMechanism,
@@ -322,7 +320,7 @@ def _error_of(
 
     @cache
     def error(value: float) -> float:
-        with warnings.catch_warnings(action="ignore", category=DeltaWarning):
+        with without_delta_warnings():
             it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
         if measure == "interval":
             return float(_half_widths(it, tail, imagined)[place] / it.n)

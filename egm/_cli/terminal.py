@@ -108,8 +108,15 @@ def from_csv(cell: str) -> str:
 
 
 @contextlib.contextmanager
-def shown_warnings() -> Iterator[None]:
-    """Within a `with` block, print each warning as one line on standard error, and a repeated warning only once."""
+def shown_warnings(hidden: type[Warning]) -> Iterator[None]:
+    """Within a `with` block, print each warning as one line on standard error, and a repeated warning only once.
+
+    Warnings of the class `hidden` are not printed. Python has one way to show warnings for all threads; therefore only
+    the main thread changes it, and in other threads nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -119,5 +126,6 @@ def shown_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", hidden)
         warnings.showwarning = show
         yield

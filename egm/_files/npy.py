@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import mmap
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
@@ -56,8 +56,13 @@ def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of a size that overflows
-            array = np.lib.format.open_memmap(path, mode="r")
+        with path.open("rb") as file:
+            is_first = np.lib.format.read_magic(file) == (1, 0)
+            header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+            shape, _, dtype = header(file)
+            if math.prod(shape) * dtype.itemsize > path.stat().st_size:  # NumPy would warn of a size that overflows
+                raise ValueError
+        array = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, TypeError, OverflowError, TokenError):  # NumPy's own message may show bytes of the file
         raise FileError(f"{path}: is not a whole NumPy array of numbers") from None
     if array.dtype.kind not in "iuf":

@@ -24,6 +24,7 @@ import sys
 import time
 import tomllib
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -1793,6 +1794,14 @@ def test_warnings_are_lines_of_their_own(egm, monkeypatch):
     code, out, err = egm(*SUM)
     assert (code, err) == (0, ["egm: warning: delta is large \\x1b[31m"])
     assert b"age" in out
+
+
+def test_a_command_in_a_thread_changes_no_warnings(monkeypatch):
+    """In a thread other than the main one, a command succeeds and leaves alone how Python shows warnings."""
+    assert cli.main(PLAN) == 0
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as thread:
+        patch.delattr(warnings, "catch_warnings")
+        assert thread.submit(cli.main, PLAN).result() == 0
 
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

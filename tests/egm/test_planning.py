@@ -368,6 +368,14 @@ def test_only_the_result_is_warned_about():
     assert [each.category for each in caught] == [DeltaWarning]
 
 
+def test_warnings_of_other_threads_stay_as_they_are(monkeypatch):
+    """`solve` does not touch the filters of the module `warnings`, which all threads share."""
+    found = solve(DATA, 10.0, "n", column="age")
+    with monkeypatch.context() as patch:
+        patch.delattr(warnings, "catch_warnings")
+        assert solve(DATA, 10.0, "n", column="age") == found
+
+
 # --- Mistakes ---------------------------------------------------------------------------------------------------------
 
 
