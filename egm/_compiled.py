@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, TypeVar
@@ -21,23 +22,57 @@ _PLAIN = "_plain"  # name of a variable that only a module has whose functions a
 def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
 
-    The compiled code is stored in numba's cache folder, if possible. If `signature` has the types of the arguments, the
-    function is compiled (or its code is loaded) at once, otherwise at its first call. `options` are further arguments
-    of `numba.njit`. In a module that `interpreted` returns, the functions stay as they are.
+    The compiled code is stored in numba's cache folder, if possible; if the folder is full or damaged, the function is
+    compiled without it. If `signature` has the types of the arguments, the function is compiled (or its code is loaded)
+    at once, otherwise at its first call. `options` are further arguments of `numba.njit`. In a module that
+    `interpreted` returns, the functions stay as they are.
     """
-    options |= {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
         if _PLAIN in function.__globals__:
             return function
         from numba import njit
 
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # no folder that can be written to
-            return njit(**options)(function)
+        dispatcher: Any = njit(**options)(function)
+        if dispatcher is function:  # numba is switched off
+            return function
+        with suppress(Exception):  # no folder that can be written to, or a numba whose cache has another place
+            dispatcher.enable_caching()
+            dispatcher._cache = _Dispensable(dispatcher._cache)
+        if signature is not None:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher
 
     return decorate
+
+
+class _Dispensable:
+    """Stand in for `cache`, the cache of a function in numba: code that it fails to load or to store is just compiled.
+
+    Numba itself would raise the error where the function is called, which can be in the middle of a release.
+    """
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *arguments: Any) -> Any:
+        """Return the code that is stored for these arguments, or None; if the cache is damaged, empty it."""
+        try:
+            return self._cache.load_overload(*arguments)
+        except Exception:
+            with suppress(Exception):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        """Store compiled code, if possible."""
+        with suppress(Exception):  # the disk is full, for example
+            self._cache.save_overload(*arguments)
 
 
 def interpreted(name: str) -> ModuleType:
