@@ -13,13 +13,13 @@ __all__ = ["main"]
 
 def main() -> int:
     """Import and run the command line; return its exit code, which after a signal is 128 plus the signal's number."""
-    stops = Stops()
+    stops = Stops(are_last=True)
     try:
         with stops:
             from egm import cli
 
             stops.check()  # the imports may have caught the exception
-            code = cli.main()
+            code = cli._run(None, stops)
     except BaseException:  # NumPy can turn a KeyboardInterrupt during its import into another error
         if not stops.received:
             raise

@@ -78,20 +78,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     (0, [2.7, 0.3, 6.6])
     """
     stops = Stops()
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(sys.stderr or nowhere):  # None if it is closed
-        try:
-            with stops, shown_warnings(SimulationWarning):  # the output of a simulation says what it is
-                return _run(argv, stops)
-        except KeyboardInterrupt:
-            return stops.reported()
+    try:
+        with stops:
+            return _run(argv, stops)
+    except KeyboardInterrupt:
+        return stops.reported()
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
-    """Run the command line `argv`, report errors, and return the exit code.
+    """Run the command line `argv`, report errors and warnings, and return the exit code.
 
     `argv` is None for the arguments of the process. A signal raises KeyboardInterrupt in this function, and `stops`
     remembers the signal for the caller.
     """
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(sys.stderr or nowhere),  # None if it is closed
+        shown_warnings(SimulationWarning),  # the output of a simulation says what it is
+    ):
+        return _code(argv, stops)
+
+
+def _code(argv: Sequence[str] | None, stops: Stops) -> int:
+    """Run the command line `argv`, report errors, and return the exit code, as `_run` does, but show no warnings."""
     try:
         args = _parser().parse_args(argv)
         args.stops = stops

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -28,10 +30,14 @@ class Stops:
     Some libraries catch every exception while they import another library, and then go on. Therefore a command often
     calls the method `check`, which raises KeyboardInterrupt once more. After `commit`, a signal has no effect. The text
     `note` is appended to the message of a command that ends early; it says what such a command has changed.
+
+    At the end of the context, signals have the effect again that they had before. But if `are_last` is true, the
+    process is about to end, and a signal has no effect. Only if a signal has stopped the command, which `reported` has
+    reported, another one ends the process at once while Python waits for threads that still compute.
     """
 
-    def __init__(self) -> None:
-        self.received, self.committed, self.note = 0, False, ""
+    def __init__(self, are_last: bool = False) -> None:
+        self.received, self.committed, self.note, self.are_last = 0, False, "", are_last
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stops:
@@ -42,8 +48,9 @@ class Stops:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.committed = True  # so that another signal does not interrupt the next lines
         for number, handler in self.before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if self.are_last else handler)
 
     def stop(self, number: int, _: object) -> None:
         """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called.
@@ -71,7 +78,11 @@ class Stops:
     def reported(self) -> int:
         """Report the signal that has ended the command, and return the exit code: 128 plus the number of the signal."""
         number = self.received or signal.SIGINT
-        return complain(f"{'interrupted' if number == signal.SIGINT else 'terminated'}{self.note}", 128 + number)
+        code = complain(f"{'interrupted' if number == signal.SIGINT else 'terminated'}{self.note}", 128 + number)
+        for other in self.before if self.are_last else ():
+            signal.signal(other, lambda *_: os._exit(code))  # as long as Python waits for threads
+            atexit.register(signal.signal, other, signal.SIG_IGN)  # called after that; soon handlers are not called
+        return code
 
 
 def complain(message: object, code: int) -> int:

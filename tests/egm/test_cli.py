@@ -1905,6 +1905,31 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
     assert not list(folder.glob(".egm*"))
 
 
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_at_the_end_of_the_process_does_not_change_the_exit_code(folder, number):
+    """A signal has no effect on `egm sum` while Python ends, which takes long enough for it: the exit code is 0.
+
+    If an earlier signal has stopped the command, its exit code stays, too. But if a thread still computes then, the
+    process does not wait for it any longer. `number` is the signal at the end.
+    """
+    send = f"os.kill(os.getpid(), {int(number)})"
+    late = f"atexit.register(lambda: ({send}, print('at the end')))\n"
+    wait = f"def again():\n    while not time.sleep(0.1):\n        {send}\n"
+    wait += "threading.Thread(target=lambda: (threading.main_thread().join(), again())).start()\n"
+    stop = "from egm import files; files.rows = lambda *_, **__: signal.raise_signal(signal.SIGINT)\n"
+    run = "from egm.__main__ import main; sys.exit(main())"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    end, said = "at the end\n", "egm: interrupted\n"
+    for how, expected in ((late, (0, end, "")), (late + stop, (130, end, said)), (wait + stop, (130, "", said))):
+        code = f"import atexit, os, signal, sys, threading, time\n{how}{run}"
+        command = [sys.executable, "-c", code, *SUM, "--output", "out.csv"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=100)
+        assert (ended.returncode, ended.stdout, ended.stderr) == expected
+        assert (folder / "out.csv").exists() == (ended.returncode == 0)
+        (folder / "out.csv").unlink(missing_ok=True)
+
+
 def test_a_signal_that_is_ignored_stays_ignored(egm):
     """Within `terminal.Stops`, SIGINT is ignored if it was ignored before, as in the background of a shell script."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
