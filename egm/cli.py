@@ -35,7 +35,7 @@ from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
 from egm._cli.output import CONFIDENCE, adaptive_parameters, document, errors, output, parameters
-from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, visible
+from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, tell, visible
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon
@@ -114,7 +114,7 @@ def _code(argv: Sequence[str] | None, stops: Stops) -> int:
     except Exception as bug:
         stops.check()
         if "--debug" in (sys.argv[1:] if argv is None else argv):
-            print(*map(visible, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
+            tell("\n".join(map(visible, traceback.format_exc().splitlines())))
         told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
         return complain(told, 1)
 

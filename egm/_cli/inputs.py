@@ -27,7 +27,7 @@ import numpy as np
 from egm import files
 from egm._adaptive.declared import MOST
 from egm._cli.options import SCALINGS, VECTORS, spelled, split
-from egm._cli.terminal import Mistake, from_csv
+from egm._cli.terminal import Mistake, from_csv, tell
 from egm._files.columns import refuse_twins
 from egm._files.source import Vector
 from egm._rows import people
@@ -562,8 +562,8 @@ def progress(
             if time.monotonic() >= due:
                 line = f"{rows:,} rows" + (f", {100 * rows // count} %" if count else "")
                 line = f"{time.monotonic() - start:.0f} seconds" if private else line
-                print("\r" + line.ljust(shown), end="", file=sys.stderr, flush=True)
+                tell("\r" + line.ljust(shown), end="")
                 shown, due = len(line), time.monotonic() + _PAUSE
     finally:
         if shown:
-            print("\r" + " " * shown, end="\r", file=sys.stderr, flush=True)
+            tell("\r" + " " * shown, end="\r")

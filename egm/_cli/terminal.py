@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "shown_warnings", "visible"]
+__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "shown_warnings", "tell", "visible"]
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 _ESCAPES = r"\\([\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"  # those of unprintable characters, and of a backslash
@@ -88,9 +88,18 @@ class Stops:
 def complain(message: object, code: int) -> int:
     """Print `message` as one line on standard error, and return `code`, the exit code of the command."""
     line = visible(" ".join(str(message).split()))
-    if sys.stderr:  # None if it is closed
-        print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
+    tell(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}")
     return code
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Print `text` and then `end` on standard error, or nothing if that fails: a command does not end for a message.
+
+    It fails if the terminal is closed, for example, or if the messages go to a file on a full disk.
+    """
+    if sys.stderr:  # None if it is closed
+        with contextlib.suppress(OSError):
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def visible(text: str) -> str:

@@ -2060,6 +2060,25 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
     assert first == cleared.strip() == last == ""
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [((), 0), (("--delta", "1e-3"), 0), (("--sigma", "gone.csv"), 2)],
+)
+def test_messages_that_cannot_be_printed_change_nothing(monkeypatch, clock, folder, more, code):
+    """If the terminal is gone, `egm sum` writes the same output as before, and has the same exit code.
+
+    It cannot show its progress, nor a warning or an error. `more` are options that cause them, and `code` is the exit
+    code.
+    """
+    np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
+    command = ["sum", "data.npy", *PLAIN, "--rows", "262143", "--output", "out.csv", *more]
+    monkeypatch.setattr(sys, "stderr", Mock(write=Mock(side_effect=OSError(5, "gone")), isatty=lambda: True))
+    clock(0.6)
+    assert cli.main(command) == code
+    assert (folder / "out.csv").exists() == (code == 0)
+    assert sys.stderr.write.called
+
+
 @pytest.mark.parametrize("option", [["--neighbors", "add_remove"], ["--missing", "drop_row"]], ids=str)
 def test_progress_does_not_show_a_private_number_of_rows(monkeypatch, clock, option):
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
