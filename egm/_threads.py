@@ -20,10 +20,16 @@ def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
     """Return the list of function(item) for all `items`; several items are computed in parallel threads.
 
     `function` takes one item. It must not call `in_parallel` itself, because it would then wait for its own thread.
+    When the main thread has ended, Python starts no more threads; then all results are computed in the present thread.
     """
-    if len(items) < 2:
-        return [function(item) for item in items]
-    return list(_pool().map(function, items))
+    if len(items) > 1:
+        try:
+            results = _pool().map(function, items)
+        except RuntimeError:
+            pass
+        else:
+            return list(results)
+    return [function(item) for item in items]
 
 
 @functools.cache

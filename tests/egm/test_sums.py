@@ -1,5 +1,7 @@
 """Test that the sum of clipped rows is exact, is equal for every kind of table, and takes hardly any memory."""
 
+import subprocess
+import sys
 import tracemalloc
 from fractions import Fraction
 
@@ -102,6 +104,23 @@ def test_threads_do_not_matter(monkeypatch):
     assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
     monkeypatch.setattr(lattice, "_MOST", 100)
     assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
+
+
+def test_threads_are_not_needed_when_the_main_thread_has_ended():
+    """`in_parallel` computes in the thread that calls it when Python, at its end, starts no more threads."""
+    code = """
+import concurrent.futures.thread, threading, time
+from egm._threads import in_parallel
+
+def late():
+    while not concurrent.futures.thread._shutdown:
+        time.sleep(0.01)
+    print(in_parallel(abs, [-1, 2, -3]))
+
+threading.Thread(target=late).start()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("[1, 2, 3]\n", "")
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
