@@ -37,6 +37,7 @@ import secrets
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ _TABLES = (
 )
 _ADDED = "sampling_probability REAL", "count INTEGER"  # columns of `charges` in the format _WITH_SAMPLES, at its end
 _PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
+_STEP = 0.1  # seconds of this time after which a signal, such as Ctrl-C, has its effect
 _ERRORS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_FULL: errno.ENOSPC,
@@ -324,7 +326,7 @@ class Journal:
         try:
             address = f"{path.resolve().as_uri()}?mode=rw"
             with contextlib.closing(
-                sqlite3.connect(address, timeout=_PATIENCE, isolation_level=None, uri=True)
+                sqlite3.connect(address, timeout=_STEP, isolation_level=None, uri=True, factory=_Connection)
             ) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("PRAGMA fullfsync = ON")  # for macOS, where a plain sync may stay in the drive
@@ -351,6 +353,23 @@ class Journal:
     def _refusal(self, why: str) -> JournalError:
         """Return a `JournalError` whose message names the file of the budget and gives the reason `why`, a text."""
         return JournalError(f"journal {self.name}: {why}")
+
+
+class _Connection(sqlite3.Connection):
+    """Connection to an SQLite file that waits for a lock in short steps.
+
+    While SQLite itself waits, Python does not handle signals such as Ctrl-C.
+    """
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute an SQL statement; raise sqlite3.OperationalError if the file stays locked for too long."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return super().execute(*arguments)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
 
 
 def _require(process: int) -> None:

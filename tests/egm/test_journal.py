@@ -264,6 +264,21 @@ def test_a_lock_that_is_kept_is_an_error(path, monkeypatch):
     assert fill(budget, laplace(0.25)) == 4
 
 
+def test_signals_are_handled_while_a_charge_waits(path, monkeypatch):
+    """While a charge waits for the lock of its file, Python calls the handler of a signal, here one that unlocks it."""
+    monkeypatch.setattr(journal, "_PATIENCE", 3.0)
+    budget = Budget(path, epsilon=1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        before = signal.signal(signal.SIGALRM, lambda *_: other.execute("ROLLBACK"))
+        try:
+            other.execute("BEGIN EXCLUSIVE")
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            budget.charge(laplace(0.25))
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert budget.left == Loss(0.75, 0.0)
+
+
 def test_a_fork_is_no_second_budget(tmp_path):
     """A forked process cannot use a budget that its parent has in memory, since both could spend the total.
 
