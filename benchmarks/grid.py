@@ -261,14 +261,22 @@ def squared_errors(method, X, mean, cell, rng):
 def connect(store):
     """Open the SQLite file `store`, the database of results, and return its connection for use in a `with` block.
 
-    The end of the block closes the connection. Until then, other processes that open the file have to wait. A missing
-    file is made.
+    The end of the block closes the connection. Until then, other processes that open the file have to wait, and say so
+    on standard error. A missing file is made.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(store, timeout=1e6)
+    db, is_told = sqlite3.connect(store, timeout=0.1), False
     db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the process keeps the lock after a transaction
     with db:
-        db.execute("BEGIN EXCLUSIVE")
+        while not db.in_transaction:  # SQLite could wait longer, but Ctrl-C would have no effect until then
+            try:
+                db.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as problem:
+                if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+                if not is_told:
+                    print(f"waiting for another run, which uses {store}", file=sys.stderr, flush=True)
+                is_told = True
         db.execute("CREATE TABLE IF NOT EXISTS results (cell, method, version, runs, PRIMARY KEY (cell, method))")
     return closing(db)
 
@@ -448,16 +456,16 @@ def main(arguments=None):
     parser.add_argument("--only-table", action="store_true", help="run nothing, and write what is there")
     options = parser.parse_args(arguments)
     every = [cell for cells in CELLS.values() for cell in cells]
-    with connect(options.store) as db:
-        try:
+    try:
+        with connect(options.store) as db:
             if not options.only_table:
                 say = partial(print, flush=True)
                 run(CELLS.get(options.grid, every), db, seeds=options.seeds, processes=options.processes, say=say)
-        except KeyboardInterrupt:
-            print("stopped; the same command goes on from here", file=sys.stderr)
-            return 130
-        print(*failures(every, options.seeds, db), sep="\n")
-        text, absent = table(every, options.seeds, db)
+            print(*failures(every, options.seeds, db), sep="\n")
+            text, absent = table(every, options.seeds, db)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
     for cell, name in absent[:20]:
         print(f"missing: {cell.name}: {name}")
     if len(absent) > 20:

@@ -3,8 +3,10 @@
 Its table has the same bytes, in whatever order and in however many runs the results are computed.
 """
 
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -91,6 +93,24 @@ def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
         assert not grid.missing(MANY, SEEDS, db, METHODS)
         run_here(MANY, whole)
         assert grid.table(MANY, SEEDS, db) == grid.table(MANY, SEEDS, whole)
+
+
+def test_a_run_that_waits_for_another_one_can_be_stopped(tmp_path):
+    """A run of the benchmark says that it waits for another run with the same database, and Ctrl-C stops it."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have set another
+    )
+    code += "from benchmarks import grid; sys.exit(grid.main())"
+    command = [sys.executable, "-c", code, "--only-table", "--store", str(tmp_path / "grid.db")]
+    with grid.connect(tmp_path / "grid.db"), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
+        late = threading.Timer(60, second.kill)
+        late.start()
+        waits = second.stderr.readline()
+        second.send_signal(signal.SIGINT)
+        said = second.communicate()[1]
+        late.cancel()
+    assert waits == f"waiting for another run, which uses {tmp_path / 'grid.db'}\n"
+    assert (second.returncode, said) == (130, "stopped; the same command goes on from here\n")
 
 
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
