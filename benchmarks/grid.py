@@ -455,6 +455,10 @@ def main(arguments=None):
     parser.add_argument("--table", type=Path, help=f"by default {TABLE.relative_to(ROOT)}, if nothing is missing")
     parser.add_argument("--only-table", action="store_true", help="run nothing, and write what is there")
     options = parser.parse_args(arguments)
+    if options.seeds < 1:
+        parser.error(f"argument --seeds: must be at least 1, got {options.seeds}")
+    if options.store.resolve() == (options.table or options.store.with_suffix(".csv")).resolve():
+        parser.error(f"argument --store: must not be the file of the table, got {options.store}")
     every = [cell for cells in CELLS.values() for cell in cells]
     try:
         with connect(options.store) as db:

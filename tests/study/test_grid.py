@@ -113,6 +113,28 @@ def test_a_run_that_waits_for_another_one_can_be_stopped(tmp_path):
     assert (second.returncode, said) == (130, "stopped; the same command goes on from here\n")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seeds", "0"], "argument --seeds: must be at least 1, got 0"),
+        (["--store", "s.csv"], "argument --store: must not be the file of the table, got s.csv"),
+        (["--store", "s.db", "--table", "./s.db"], "argument --store: must not be the file of the table, got s.db"),
+    ],
+)
+def test_no_table_is_written_over_another_file_or_without_a_run(monkeypatch, tmp_path, capsys, options, said):
+    """The table of the benchmark needs one seed or more, and its file must be another one than the database.
+
+    `options` are those of the command, and `said` is its message.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(grid, "ROOT", tmp_path)
+    monkeypatch.setattr(grid, "TABLE", tmp_path / "table.csv")
+    with pytest.raises(SystemExit):
+        grid.main([*options, "--only-table"])
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
     """A stored result is computed again only if it is of another version of the method, or from too few seeds.
 
