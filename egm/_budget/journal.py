@@ -40,7 +40,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from egm._budget.rules import Charge, Terms, checked, complete
 from egm._types import PathLike
@@ -67,7 +67,12 @@ _ERRORS = {
     sqlite3.SQLITE_READONLY: errno.EACCES,
 }
 
-_uses: set[tuple[int, object]] = set()  # for each use of a journal now: the id of the process, and a new object
+_Process: TypeAlias = tuple[int, int]
+
+_uses: set[tuple[_Process, object]] = set()  # for each use of a journal now: the process, and a new object
+_forks: list[None] = []  # one entry for each fork from the first process to this one
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forks.append(None))
 
 
 class JournalError(ValueError):
@@ -102,7 +107,7 @@ class Memory:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.terms = Terms(**complete(given, "an in-memory budget"))
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock, self._process = threading.Lock(), _process()
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
@@ -130,7 +135,7 @@ class Memory:
 
         Without this error, the copy of the recorded costs in the forked process would be a second budget.
         """
-        if os.getpid() != self._process:
+        if _process() != self._process:
             raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
 
@@ -187,7 +192,7 @@ class Journal:
 
         The block gets the costs recorded so far, as a tuple of `Charge`, and a function that records one more.
         """
-        process, here = os.getpid(), self._status()
+        process, here = _process(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
 
             def record(charge: Charge) -> None:
@@ -319,7 +324,7 @@ class Journal:
 
         An error of SQLite is replaced by a JournalError, an OSError or a TimeoutError.
         """
-        use = os.getpid(), object()
+        use = _process(), object()
         for process, _ in tuple(_uses):
             _require(process)
         _uses.add(use)
@@ -372,12 +377,22 @@ class _Connection(sqlite3.Connection):
                     raise
 
 
-def _require(process: int) -> None:
+def _process() -> _Process:
+    """Return two numbers that together differ between a process and its forks: its id, and how many forks led to it.
+
+    The id is not enough, because a fork can have the same one in another namespace, as in a container. The number of
+    forks is not enough, because Python does not notice a fork by a library.
+    """
+    return os.getpid(), len(_forks)
+
+
+def _require(process: _Process) -> None:
     """Raise a RuntimeError if the present process was forked from another one while the file of a budget was in use.
 
-    `process` is the id of the process that used the file. A connection to an SQLite file must not be used after a fork.
+    `process` is the result of `_process` in the process that used the file. A connection to an SQLite file must not be
+    used after a fork.
     """
-    if os.getpid() != process:
+    if _process() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 
 

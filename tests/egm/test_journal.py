@@ -279,6 +279,14 @@ def test_signals_are_handled_while_a_charge_waits(path, monkeypatch):
     assert budget.left == Loss(0.75, 0.0)
 
 
+@pytest.fixture(params=[False, True], ids=["another id", "the same id"])
+def forks(request, monkeypatch):
+    """Give forked processes another process id than their parent, or the same one, as in another namespace."""
+    if request.param:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+
+
+@pytest.mark.usefixtures("forks")
 def test_a_fork_is_no_second_budget(tmp_path):
     """A forked process cannot use a budget that its parent has in memory, since both could spend the total.
 
@@ -298,6 +306,7 @@ def test_a_fork_is_no_second_budget(tmp_path):
     assert shared.left == Loss(0.25, 0.0)
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
     """If a process is forked while it records a cost, each use of the budget in the child raises a RuntimeError.
 
