@@ -415,7 +415,7 @@ class Order:
             keys = _as_numbers(persons) if way == "as numbers" else persons
             if keys is None or np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
                 self.ways.remove(way)
-        self.last = persons[-1:]
+        self.last = persons[-1:].copy()  # the caller may fill the array of a block again
         return bool(self.ways)
 
 
@@ -482,6 +482,7 @@ def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -
         person = person if held else persons[0]
         held.append(block)
         if persons[-1] == person:  # a person's blocks are joined only once, however many they are
+            held[-1] = _joined(block)  # a copy, because the caller may fill the arrays of a block again
             continue
         whole, person = _joined(*held), persons[-1]
         end = int(np.flatnonzero(whole.persons != person)[-1]) + 1

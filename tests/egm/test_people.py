@@ -153,6 +153,23 @@ class Table:
             yield X[part][:, ::-1], [self.labels[name][part] for name in names]
 
 
+@pytest.mark.parametrize("how", ["sum", 2])
+@pytest.mark.parametrize("size", [1, 7])
+def test_an_iterator_may_fill_one_array_again_and_again(how, size):
+    """The blocks of an iterator may share one array, with `size` rows, which is filled anew for each block."""
+    pd = pytest.importorskip("pandas")
+    order, array = np.argsort(WHO, kind="stable"), np.empty((size, 3))
+
+    def blocks():
+        for start in range(0, order.size, size):
+            rows = order[start : start + size]
+            array[: rows.size] = np.column_stack([X[rows], WHO[rows]])
+            yield pd.DataFrame(array[: rows.size], columns=[*NAMES, "id"], copy=False)
+
+    made = mechanism(per_person=how, columns=NAMES)
+    assert released(made, blocks(), person="id") == released(made, X[order], person=WHO[order])
+
+
 def test_functions_that_return_blocks_agree():
     table = frame("pyarrow", id=WHO, group=GROUP).sort_by("id")
     order = np.argsort(WHO, kind="stable")
