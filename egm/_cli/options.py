@@ -12,7 +12,7 @@ from argparse import Namespace
 from typing import Any, NoReturn
 
 import egm
-from egm._cli.terminal import Mistake
+from egm._cli.terminal import Mistake, printing
 
 __all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled", "split"]
 
@@ -143,6 +143,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the text of --help or --version to standard output, `file`; that of argparse ignores a full disk."""
+        if file is None:  # standard output is closed
+            super()._print_message(message)
+            return
+        with printing():
+            print(message, end="", file=file, flush=True)
 
     def option(self, name: str, text: str, **kind: Any) -> None:
         """Add the option `name`, with the help text `text` and the keyword arguments `kind` of `add_argument`.

@@ -27,7 +27,7 @@ from egm import files
 from egm._adaptive.search import FEW
 from egm._cli.inputs import is_path, rounded_up
 from egm._cli.options import VECTORS
-from egm._cli.terminal import Mistake, in_csv, visible
+from egm._cli.terminal import Mistake, in_csv, printing, visible
 from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
@@ -220,13 +220,10 @@ def _print(data: bytes, args: Namespace) -> None:
     if binary is None:
         sys.stdout.write(data.decode())
         return
-    try:
+    with printing():
         while rest:
             rest = rest[binary.write(rest) or 0 :]
         sys.stdout.flush()
-    except OSError as wrong:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it ends
-        raise Mistake(f"standard output: {wrong.strerror}") from None
 
 
 def _as_json(content: Document) -> bytes:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "shown_warnings", "tell", "visible"]
+__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "printing", "shown_warnings", "tell", "visible"]
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 _ESCAPES = r"\\([\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"  # those of unprintable characters, and of a backslash
@@ -100,6 +100,16 @@ def tell(text: str, end: str = "\n") -> None:
     if sys.stderr:  # None if it is closed
         with contextlib.suppress(OSError):
             print(text, end=end, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Raise a `Mistake`, which is an error for the user, if a `with` block cannot write to standard output."""
+    try:
+        yield
+    except OSError as wrong:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it ends
+        raise Mistake(f"standard output: {wrong.strerror}") from None
 
 
 def visible(text: str) -> str:

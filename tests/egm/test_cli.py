@@ -2136,9 +2136,10 @@ def test_program_releases():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_full_disk_is_not_a_bug():
+@pytest.mark.parametrize("command", [SUM, ("--version",), ("sum", "--help")])
+def test_full_disk_is_not_a_bug(command):
     with open("/dev/full", "w") as full:
-        done = program(*SUM, stdout=full, stderr=subprocess.PIPE)
+        done = program(*command, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, "egm: standard output: No space left on device\n")
 
 
