@@ -191,7 +191,7 @@ PUBLIC = partial(rival, rivals.coinpress, clip_probability=0.01)  # the constant
 COVARIANCE = PUBLIC(sigma=largest_sigma, covariance_steps=3)  # spends half of the budget on the covariance matrix first
 METHODS = {
     "ours": Method(ours, version=5),
-    "ours, oracle": Method(ours_oracle, "mu and sigma"),
+    "ours, oracle": Method(ours_oracle, "mu and sigma", version=2),
     "plan": Method(rival(rivals.plan)),  # divides the budget as its authors do
     "plan, 3.75 rho": Method(rival(rivals.plan, 3.75, search_share=0.8), "more budget"),  # what their code spends
     "plan, oracle": Method(rival(rivals.plan, sigma=sigma), "sigma"),

@@ -150,20 +150,29 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
     assert run_here(CELLS, store) == [(CELLS[1], ["plan"])]
 
 
-def test_table_is_the_committed_one(tmp_path):
+@pytest.mark.parametrize(
+    ("cell", "names"),
+    [
+        (Cell("A", 16, 0.0, 1 / 16), ["coordinate_median", "gaussian"]),
+        (Cell("C", 16, 2.0, 1 / 16), ["ours", "ours, oracle"]),  # the columns are skewed, so the scaling matters
+    ],
+)
+def test_table_is_the_committed_one(cell, names, tmp_path, monkeypatch):
     """If two methods are run again for one grid point, their rows in the new table equal those in the stored table.
 
-    The stored table, `grid.TABLE`, is a file of the package. The rows are equal character by character. A grid point is
-    a distribution of rows and a privacy budget.
+    The stored table, `grid.TABLE`, is a file of the package. The rows are equal character by character. A grid point,
+    `cell`, is a distribution of rows and a privacy budget. `names` are the names of the methods.
     """
-    cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
+    monkeypatch.setattr(grid, "METHODS", ALL)
+    target = tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
         grid.save(db, cell, grid.run_cell(cell, names, 20)[0])
     grid.main(["--only-table", "--store", str(tmp_path / "grid.db"), "--table", str(target)])
     header, *rows = target.read_text().splitlines()
     committed = grid.TABLE.read_text().splitlines()
+    place = f"{cell.grid},{cell.d},{cell.alpha:g},{cell.n},{cell.rho:g},"
     assert header == committed[0]
-    assert rows == [row for row in committed if row.startswith("A,16,0,4000,0.0625,") and row.split('"')[1] in names]
+    assert rows == [row for row in committed if row.startswith(place) and row.split('"')[1] in names]
     assert len(rows) == len(names)
 
 
