@@ -12,7 +12,8 @@ is divided by its forecast, and the 95 % intervals that contain the exact entrie
 A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
 run depend only on part, law, setting and number of the run, and not on the order of the runs. The results are written
 to `egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a release counts
-as a failure. Where the mechanism says beforehand that the budget is too small, the run counts as refused.
+as a failure. Where the mechanism says beforehand that the budget is too small, the run counts as refused. The option
+--part measures one part of the table again, such as "strange tables", and keeps the lines of the others.
 """
 
 import argparse
@@ -191,13 +192,24 @@ def _start():
     warnings.simplefilter("ignore", SimulationWarning)
 
 
+def merged(old, lines):
+    """Return CSV text: the table of results `old`, also CSV text, in which the parts that `lines` has are replaced.
+
+    `lines` is a list of `Line` with all lines of these parts. The lines of the other parts stay as they are.
+    """
+    header, *rows = text(lines).splitlines(keepends=True)
+    measured = {found.part for found in lines}
+    rows += [row for row in old.splitlines(keepends=True)[1:] if row.split(",")[0] not in measured]
+    return header + "".join(sorted(rows, key=lambda row: [*RUNS].index(row.split(",")[0])))
+
+
 def summary(lines):
-    """Yield one line of text for each part of the table of results, such as "ten laws".
+    """Yield one line of text for each part of the table of results, such as "ten laws", that `lines` has.
 
     `lines` is a list of `Line`. A line of text has the numbers of runs that were made, refused and failed, and of runs
     with an error far above the forecast, a forecast far above typical errors, or results outside the declared ranges.
     """
-    for part in RUNS:
+    for part in dict.fromkeys(found.part for found in lines):
         own = [found for found in lines if found.part == part]
         runs = sum(found.runs - found.refused for found in own)
         yield (
@@ -207,19 +219,23 @@ def summary(lines):
         )
 
 
-def main():
+def main(arguments=None):
     """Measure all settings, and write the table of results to the CSV file `TABLE`.
 
-    With the option --quick of the command line, there are four runs in each setting, and no file is written.
+    `arguments` are by default those of the command line. With the option --part, only the settings of one part of the
+    table are measured, and the lines of the other parts stay in the file. With --quick, there are four runs in each
+    setting, and no file is written.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=[*RUNS], help="only this one; the lines of the others stay in the file")
     parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
     parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    lines = measure(settings(), dict.fromkeys(RUNS, 4) if options.quick else RUNS, processes=options.processes)
+    options = parser.parse_args(arguments)
+    todo = [setting for setting in settings() if options.part in (None, setting.part)]
+    lines = measure(todo, dict.fromkeys(RUNS, 4) if options.quick else RUNS, processes=options.processes)
     print(*summary(lines), sep="\n")
     if not options.quick:
-        TABLE.write_text(text(lines))
+        TABLE.write_text(merged(TABLE.read_text(), lines))
 
 
 if __name__ == "__main__":

@@ -243,6 +243,47 @@ def test_table_is_what_was_measured():
     assert [row[4] for row in csv.reader(searches.text(lines).splitlines()[1:])] == [row[4] for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("part", "law", "place"),
+    [
+        ("fifty laws", "uniform", searches.FIFTY_PLACES[0]),
+        ("strange tables", "constant, beyond the radius", (4000, 2, 500)),
+        ("strange tables", "constant, at the radius", (4000, 10, 1000)),
+    ],
+)
+def test_line_is_the_committed_one(part, law, place):
+    """If all runs of a setting are made again, its line equals that of the stored table, character by character.
+
+    A setting is a `part` of the table, the name `law` of a distribution of rows or of a table of data, and a `place`:
+    the number of rows, the number of columns, and n sqrt(rho). The stored table is the file `searches.TABLE`.
+    """
+    setting = searches.Setting(part, law, *place)
+    names, found = csv.reader(searches.text([searches.line(setting, searches.RUNS[part])[0]]).splitlines())
+    header, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
+    assert names == header
+    assert [row for row in rows if row[:5] == found[:5]] == [found]
+
+
+def test_a_part_is_measured_again_and_the_others_stay(tmp_path, monkeypatch, capsys):
+    """`python -m benchmarks.searches --part NAME` replaces the lines of one part of the table, and no others.
+
+    Here the part "strange tables", in the middle of the table, is measured, and its measures are replaced by made-up
+    ones. So its lines have new numbers at the old places.
+    """
+    target, old = tmp_path / "searches.csv", searches.TABLE.read_text(encoding="utf-8")
+    target.write_text(old, encoding="utf-8")
+    monkeypatch.setattr(searches, "TABLE", target)
+    fake = [searches.Line(*setting, 20, 0, 0, *range(9)) for setting in searches.settings()]
+    monkeypatch.setattr(searches, "measure", lambda todo, *args, **options: [f for f in fake if f[:5] in todo])
+    searches.main(["--part", "strange tables"])
+    new, lines = target.read_text(encoding="utf-8").splitlines(), old.splitlines()
+    changed = [(i, line.split(",")[0]) for i, line in enumerate(lines) if new[i] != line]
+    assert len(new) == len(lines)
+    assert changed == [(i, "strange tables") for i, line in enumerate(lines) if line.startswith("strange tables,")]
+    assert all(new[i].endswith(",20,0,0,0,1,2,3,4,5,6,7,8") for i, _ in changed)
+    assert capsys.readouterr().out.startswith("strange tables: 2000 runs, 0 refused,")
+
+
 def test_what_is_lost_was_not_to_be_seen():
     """An error above five times the forecast of `AdaptiveDataMechanism` is rare in its stored results.
 
