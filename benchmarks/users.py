@@ -4,9 +4,9 @@ The first job is to estimate the means of ten columns of which only a wide bound
 these means with the help of public guesses of means and standard deviations. The third job is to add up a column in
 each of twenty groups. All that a function releases is, taken together, (1, 1e-6)-differentially private or better.
 
-Run it by `python -m benchmarks.users` in an environment that has some of the libraries; the others are left out. They
-cannot all be installed in one environment. Each function for a job has the code that a user of a library has to write,
-and the program counts the lines of this code.
+Run it by `python -m benchmarks.users` in an environment that has some of the libraries. Those that are not installed or
+do not work there are left out. They cannot all be installed in one environment. Each function for a job has the code
+that a user of a library has to write, and the program counts the lines of this code.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import os
 import sys
 import warnings
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from time import perf_counter, process_time
 
 import numpy as np
@@ -409,16 +408,28 @@ JOBS = {
 }
 
 
-def installed():
-    """Return a dictionary from name to version for the libraries in PACKAGES that are installed here.
+def working():
+    """Return a dictionary from name to version for those libraries in PACKAGES that are installed here and work.
 
-    OpenDP is left out if polars, which its code here needs, is not installed.
+    A library works if it can add up incomes in groups. If one is installed and does not work, a line of text says why.
+    An example is OpenDP with another version of polars than it needs.
     """
-    found = {}
+    found, easy = {}, {function.__name__.partition("_")[0]: function for function in JOBS["sums by group"]}
     for name, package in PACKAGES.items():
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = egm.__version__ if version(package) and name == "egm" else version(package)
-    return found if find_spec("polars") else {name: number for name, number in found.items() if name != "opendp"}
+            number = egm.__version__ if version(package) and name == "egm" else version(package)
+            try:
+                easy[name](*people("normal", min(SIZES)))
+            except Exception as error:  # a library may raise any exception
+                print(f"{name} {number} does not work here: {told(error)}", file=sys.stderr)
+            else:
+                found[name] = number
+    return found
+
+
+def told(error):
+    """Return the beginning of a text that describes the exception `error`: its type and its message."""
+    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def lines(function):
@@ -451,7 +462,7 @@ def measure(function, kind, n):
             times.append(process_time() - start)
             errors.append(np.sqrt(np.mean(off**2)))
     except Exception as error:  # a library may raise any exception
-        print(f"{function.__name__}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+        print(f"{function.__name__}: {told(error)}", file=sys.stderr)
         return [], np.nan
     return sorted(errors), np.median(times)
 
@@ -477,14 +488,14 @@ def row(label, *cells):
 
 
 def main():
-    """Print, for each job and each installed library, the number of lines of code, the errors and the CPU time.
+    """Print, for each job and each library that works here, the number of lines of code, the errors and the CPU time.
 
     The time of the processes that Spark starts for Tumult Analytics is not included.
     """
     argparse.ArgumentParser(prog="python -m benchmarks.users", description=__doc__.splitlines()[0]).parse_args()
     warnings.simplefilter("ignore")  # the other programs warn
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark would take the first python3 that it finds
-    found = installed()
+    found = working()
     print(", ".join(f"{name} {number}" for name, number in found.items()))
     cases = [(kind, n) for kind in ("normal", "lognormal") for n in SIZES]
     for job, functions in JOBS.items():

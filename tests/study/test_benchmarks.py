@@ -355,6 +355,47 @@ def test_refusal_is_no_error():
     assert users.shown(users.measure(refuse, "normal", 100)[0]) == "refused"
 
 
+def test_library_that_does_not_work_is_left_out_with_its_message(monkeypatch, capsys):
+    """`benchmarks.users` tells a library that does not work here from one that refuses a job, and from a missing one.
+
+    Of four made-up libraries, two are installed and fail at every job, with an ImportError or because another package
+    has the wrong version. One refuses a single job, and one is not installed. Only the third has a line in the table.
+    """
+
+    def fail(error):
+        def attempt(*arguments):
+            raise error
+
+        return attempt
+
+    mismatch = RuntimeError("Installed python polars version (2.1.0) != expected version (1.36.1)")
+    jobs = {
+        "half_groups": fail(ImportError("no module named polars")),
+        "old_groups": fail(mismatch),
+        "able_groups": lambda income, region: np.bincount(region, income, minlength=users.GROUPS),
+        "absent_groups": fail(AssertionError("not to be called")),
+        "able_wide": fail(RuntimeError("too few rows")),
+    }
+    for name, function in jobs.items():
+        function.__name__ = name
+    *sums, wide = jobs.values()
+    monkeypatch.setattr(users, "JOBS", {"means": [wide], "sums by group": sums})
+    monkeypatch.setattr(
+        users, "PACKAGES", {"half": "numpy", "old": "numpy", "able": "numpy", "absent": "no-such-package"}
+    )
+    monkeypatch.setattr(users, "lines", lambda function: 1)
+    monkeypatch.setattr(sys, "argv", ["users"])
+    monkeypatch.setenv("PYSPARK_PYTHON", "")
+    users.main()
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == f"able {np.__version__}"
+    assert not re.search("half|old|absent", out)
+    assert re.search(r"^able_wide +1 +refused +refused +refused +refused", out, re.MULTILINE)
+    assert re.search(r"^able_groups +1 +0 ", out, re.MULTILINE)
+    assert f"half {np.__version__} does not work here: ImportError: no module named polars" in err
+    assert f"old {np.__version__} does not work here: RuntimeError: {mismatch}" in err
+
+
 def test_lines_of_code_are_counted():
     assert users.lines(users.egm_wide) == 3
     assert users.lines(users.egm_groups) == 2
