@@ -433,11 +433,16 @@ def told(error):
 
 
 def lines(function):
-    """Return the number of lines of code in the body of `function`, without docstring, imports and empty lines."""
-    source = inspect.getsource(function)
-    body = ast.parse(source).body[0].body[1:]
+    """Return the number of lines of code in the body of `function`, without docstring, imports and empty lines.
+
+    If the body calls another function of the same module, the lines of that function are added.
+    """
+    body = ast.parse(inspect.getsource(function)).body[0].body[1:]
     kept = [part for part in body if not isinstance(part, ast.Import | ast.ImportFrom)]
-    return sum(part.end_lineno - part.lineno + 1 for part in kept)
+    calls = [node for part in kept for node in ast.walk(part) if isinstance(node, ast.Call)]
+    called = {function.__globals__.get(call.func.id) for call in calls if isinstance(call.func, ast.Name)}
+    own = [each for each in called if inspect.isfunction(each) and each.__module__ == function.__module__]
+    return sum(part.end_lineno - part.lineno + 1 for part in kept) + sum(map(lines, own))
 
 
 def measure(function, kind, n):

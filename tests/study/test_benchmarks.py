@@ -397,8 +397,13 @@ def test_library_that_does_not_work_is_left_out_with_its_message(monkeypatch, ca
 
 
 def test_lines_of_code_are_counted():
+    """`users.lines` counts the lines of a function's body, and those of the functions of its module that it calls.
+
+    `pipelinedp_wide` has one line, a call of `pipelinedp_guessed`, which has twelve.
+    """
     assert users.lines(users.egm_wide) == 3
     assert users.lines(users.egm_groups) == 2
+    assert users.lines(users.pipelinedp_wide) == 1 + users.lines(users.pipelinedp_guessed) == 13
 
 
 @pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3)])
