@@ -64,8 +64,8 @@ class Case:
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
         returns the releases.
     size : int
-        Number of releases for each data set. It is sufficient to find, with probability at least
-        1 - 1e-6, that the noise is too small by the factor 0.9.
+        Number of releases for each data set. It is sufficient to find each of `bugs` with
+        probability at least 1 - 1e-6.
     bugs : tuple of str
         Names of the bugs that this mechanism can have; see `plant`.
 
