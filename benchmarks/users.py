@@ -28,7 +28,7 @@ RHO = 0.02435597  # egm.calibration.zcdp_rho(EPSILON, DELTA), for libraries that
 BOUND = 1e6  # all that is known of the numbers in the first job
 COLUMNS, GROUPS, LARGEST = 10, 20, 10_000.0  # the last is a public bound on incomes in the third job
 SIZES = 20_000, 2000
-RUNS, PATIENCE = 5, 60.0  # at most so many runs; no further one after so many seconds, but at least two
+RUNS, PATIENCE = 100, 60.0  # at most so many runs; no further one after so many seconds, but at least two
 WIDTH = 4  # in the second job: standard deviations from the guessed mean to a bound, where a library needs bounds
 
 
@@ -397,8 +397,8 @@ JOBS = {
         tumult_guessed,
     ],
     "sums by group": [
-        egm_grouped,
         egm_groups,
+        egm_grouped,
         opendp_groups,
         diffprivlib_groups,
         pydp_groups,

@@ -20,6 +20,7 @@ from numpydoc.hooks.validate_docstrings import parse_config
 from numpydoc.validate import Validator, get_doc_object, validate
 
 import egm
+from benchmarks import users
 from egm import GaussianDataMechanism, GaussianMechanism, GroupedDataMechanism, LaplaceMechanism, cli, gx2
 from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
@@ -113,6 +114,20 @@ def test_code_for_other_libraries_is_what_was_measured():
     bodies = [inspect.cleandoc(body) for body in functions]
     assert len(blocks) > 3
     assert not [block for block in blocks if block.strip() not in bodies]
+
+
+def test_tables_of_other_libraries_have_what_the_benchmark_counts():
+    """Each table on the page about other libraries has the number of lines of code of each function for its job.
+
+    The functions are those in `users.JOBS`, in their order. The page also states the number of runs of the benchmark.
+    """
+    page = (ROOT / "book" / "other-libraries.md").read_text()
+    found = re.findall(r"^\|.* Lines .*\|\n(?:\|.*\|\n)+", page, re.MULTILINE)
+    for text, functions in zip(found, users.JOBS.values(), strict=True):
+        header, _, *rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+        printed = [int(row[header.index("Lines")]) for row in rows]
+        assert printed == [users.lines(function) for function in functions]
+    assert f"median of {users.RUNS} runs" in page
 
 
 # Which mechanism ------------------------------------------------------------------------------------------------------
