@@ -220,7 +220,7 @@ class Basis:
         return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Return `rows`, each taken as an array of the shape `shape` and multiplied by a matrix along every axis.
+        """Return `rows`, each reshaped to `self.shape`, multiplied by a matrix along every axis, and flattened again.
 
         For each axis, `factors` has a matrix F, or None if the axis stays as it is. Each vector v along the axis is
         replaced by the product v F.

@@ -185,10 +185,10 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand of the numerator of delta at the angle `phi`, a complex ball (a rectangle).
+        """Return a ball that contains the integrand of the numerator of delta for all complex angles in the ball `phi`.
 
-        delta is a quotient of two integrals over phi. The second argument, a flag of flint, is not needed, because the
-        integrand is analytic.
+        A complex ball is a rectangle, and delta is a quotient of two integrals over the angle. The second argument, a
+        flag of flint, is not needed, because the integrand is analytic.
         """
         cos, sin = phi.cos(), phi.sin()
         return (z * cos).exp() * sin ** (d - 2) * (ratio + sin * sin) * -(2 * z * (cosine - cos)).expm1()

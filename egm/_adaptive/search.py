@@ -397,9 +397,9 @@ class Search:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
         The copy is for a release without the basis. Its standard deviations are those of the columns, which the method
-        `learned` has kept. The private rows answer the queries of both searches, but only in one kind of coordinates at
-        a time. If a copy is returned, the private rows now answer in columns: before this search is used again, call
-        ``rows.turn(basis)``.
+        `learned` has kept. Both searches send their queries to the object `self.rows`, which uses one kind of
+        coordinates at a time. If a copy is returned, these are now the columns: before this search is used again, call
+        ``self.rows.turn(self.basis)``.
         """
         if self.columns is None:
             return None

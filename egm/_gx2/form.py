@@ -206,7 +206,7 @@ class Law:
 
     @property
     def _scaled(self) -> tuple[float, Law]:
-        """Return a power of two, u, and the parameters of (Q - shift) / u, whose squares do not overflow."""
+        """Return u = 2**k and the law of (Q - shift) / u, for Q with this law; no squared weight overflows."""
         unit = math.ldexp(0.5, math.frexp(np.max(np.abs(self.weights), initial=self.normal))[1])
         return unit, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
 

@@ -644,10 +644,10 @@ def _multiply(block: Array, place: int, to: int, less: float) -> None:
 
 @compiled()
 def at_weights(rows: Array, group: Indices, e: Array) -> Array:
-    """Evaluate the power series in e whose coefficients `sums_of_inverses` computes, at every weight.
+    """Return the sums of `sums_of_inverses` for every weight: Im sum_i mass_i / (1 - r s_i)^k, by power series in e.
 
-    `rows` is the result of `sums_of_inverses`. `group` has the index of the cluster of each weight, and `e` the
-    relative distance of the weight from the center of its cluster. The result has the shape (integrals, powers,
+    `rows`, the result of `sums_of_inverses`, has the coefficients. `group` has the index of the cluster of each weight,
+    and `e` the relative distance of the weight from the center of its cluster. The result has the shape (integrals, k,
     weights).
     """
     terms, integrals, most, _ = rows.shape
@@ -667,9 +667,9 @@ def at_weights(rows: Array, group: Indices, e: Array) -> Array:
 def lost_shares(z: Complex) -> Complex:
     """Compute 1/z - J_1 (row 0 of the result) and 1/z - 2 J_1 + J_2 (row 1) for every entry of the complex vector `z`.
 
-    J_m is the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity, and |z| >= 1. By parts, J_m is
-    (1 - m/2 J_(m+2)) / z. So the two numbers are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2, where
-    hardly anything cancels. `clipping._lost_shares` needs them.
+    J_m is the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity, with |z| >= 1 and Re z > 0. By parts,
+    J_m is (1 - m/2 J_(m+2)) / z. So the two numbers are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2,
+    where little cancels. `clipping._lost_shares` needs them.
     """
     result = np.empty((2, z.size), np.complex128)
     for i in range(z.size):

@@ -237,8 +237,8 @@ def _typed(name: str, found: Labels) -> Labels:
     """Convert the vector of objects `found` to a type of NumPy: texts, dates, booleans, integers or floats.
 
     The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
-    return `found` unchanged. Raise ValueError for a missing entry, for an integer that does not fit into 64 bits, and
-    for a text that ends in a null character, which NumPy would remove.
+    return `found` unchanged. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together
+    into 64 bits, and for a text that ends in a null character, which NumPy would remove.
     """
     if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
         return found

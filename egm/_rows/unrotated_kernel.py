@@ -1,4 +1,4 @@
-"""Clip rows along a basis, and add them up without rotating them: the compiled functions for `egm._rows.unrotated`.
+"""Clip rows along a basis, and add them up, mostly without a rotation: compiled code for `egm._rows.unrotated`.
 
 The notation is that of `egm._rows.unrotated`: y is a centered row, A is the matrix of the scaled basis, and a row is
 long, and so clipped, if ||A y|| > 1. Most rows are recognized as short without a rotation. All others are held until

@@ -197,9 +197,9 @@ def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
     """`searches.release` and `searches.line` return the expected measures of releases whose errors are known.
 
     In place of the mechanism, a function releases the exact sum plus `off`, the standard deviations `sigma` of the
-    columns, the forecast 1 of the error, and intervals of the half-width 3.5. Expected are: `ratio`, the norm of the
-    error over its forecast; `inside`, whether estimate and `sigma` are within the declared ranges; and `covered`, the
-    fraction of the entries of the exact sum that lie in their intervals.
+    columns, the forecast 1 of the squared error, and intervals of the half-width 3.5. Expected are: `ratio`, the norm
+    of the error over the root of its forecast; `inside`, whether estimate and `sigma` are within the declared ranges;
+    and `covered`, the fraction of the entries of the exact sum that lie in their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 

@@ -45,7 +45,7 @@ def test_bad_parameters_are_named(globals_, message):
 
 
 def test_sentence_that_does_not_hold_is_named():
-    """`check_sentence` gives a warning that quotes the given sentence if it is false, and no warning if it is true."""
+    """`check_sentence` warns and quotes the sentence if its second argument is false, and is silent if it is true."""
     check_sentence("scaling gains", True)
     with pytest.warns(SentenceWarning, match="with these parameters it is not true that scaling gains"):
         check_sentence("scaling gains", False)

@@ -26,7 +26,7 @@ def share(app, env):
 
 
 def setup(app):
-    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to `app`."""
+    """Switch off garbage collection, cache two slow functions, and let `app` write pages in parallel (`share`)."""
     gc.disable()
     plugin._load_entry_point = cache(plugin._load_entry_point)
     SearchEnglish.stem = cache(SearchEnglish.stem)

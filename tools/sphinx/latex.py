@@ -226,8 +226,8 @@ def is_paper() -> bool:
 def reach_all(app):
     """If Sphinx writes the article, a single page of the book, give every page of the book an address.
 
-    Otherwise Sphinx does not find the texts of links to the other pages. `KeepWithin` later replaces the links by their
-    texts. `app` is the Sphinx application.
+    Without it, Sphinx does not find the texts of links to the other pages. `KeepWithin` later replaces the links by
+    their texts. `app` is the Sphinx application.
     """
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
