@@ -232,10 +232,11 @@ def main(arguments=None):
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
     todo = [setting for setting in settings() if options.part in (None, setting.part)]
+    kept = "" if options.part is None else TABLE.read_text()
     lines = measure(todo, dict.fromkeys(RUNS, 4) if options.quick else RUNS, processes=options.processes)
     print(*summary(lines), sep="\n")
     if not options.quick:
-        TABLE.write_text(merged(TABLE.read_text(), lines))
+        TABLE.write_text(merged(kept, lines))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import traceback
 import warnings
 from argparse import Namespace
@@ -91,11 +92,11 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
     `argv` is None for the arguments of the process. A signal raises KeyboardInterrupt in this function, and `stops`
     remembers the signal for the caller.
     """
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stderr(sys.stderr or nowhere),  # None if it is closed
-        shown_warnings(SimulationWarning),  # the output of a simulation says what it is
-    ):
+    with contextlib.ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread() and (not sys.stderr or sys.stderr.closed):
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))  # which is for all threads
+        stack.enter_context(shown_warnings(SimulationWarning))  # the output of a simulation says what it is
         return _code(argv, stops)
 
 
@@ -140,6 +141,8 @@ def _sum(args: Namespace) -> None:
         inputs.require_persons(table, n, args)
         if args.simulate is not None:
             _warn_of_a_refusal(chosen)
+        if args.count_clipped and args.by is None:
+            _ = mechanism._share_clipped  # if this fails, it must fail before the charge
         journal.charge(budget, chosen, args)
         X: Any = inputs.labelled(table, args) if labels else blocks
         rng, made = _rng(args), parameters(chosen)

@@ -89,7 +89,9 @@ def read(chapter: Path) -> nbformat.NotebookNode:
     try:
         notebook = nbformat.read(chapter, as_version=4)
         nbformat.validate(notebook)
-    except (ValueError, AttributeError, nbformat.ValidationError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # nbformat raises errors of many types for contents that it does not expect
         # The cause of an error about JSON has the line and the column.
         reason = str(error.__cause__ or error).partition("\n")[0]
         raise ChapterError(f"notebooks/{chapter.name} is not a valid notebook: {reason}") from error

@@ -98,8 +98,8 @@ class LastRound:
       `bias_std`, the standard deviation of the noise in it.
     - `forecast`: expected squared error of the sum, divided into parts by their causes.
     - `model_holds`: whether the norms of the rows looked like those of normal rows.
-    - `share`: variance of each column over the sum of these variances. The error due to clipping is divided among the
-      columns in these proportions.
+    - `share`: variance of each column over the sum of these variances. With declared ranges, the error due to clipping
+      is divided among the columns in these proportions.
     - `center`: center that was found before the last sum, in the coordinates of the columns.
     - `sigma`: standard deviations that were found before the last sum, along `basis` if there is one.
     - `spread`: standard deviations of the columns, which follow from `sigma`. If more rows are long than in normal

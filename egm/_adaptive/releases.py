@@ -44,7 +44,8 @@ class AdaptiveRelease(RowSum):
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in `bias`, in the units of the data.
     clipping_share : ndarray, shape (d,)
-        Part of each entry in ``forecast.clipping``, the squared error due to clipping. The sum is 1.
+        Part of each entry in ``forecast.clipping``, the squared error due to clipping. The sum is 1. With
+        ranges, the parts are proportional to the variances of the columns, otherwise to `centered_std**2`.
     center : ndarray, shape (d,)
         Center of the rows, as the search found it before the sum was released. Without a search,
         the middle of each range.

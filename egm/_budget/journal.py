@@ -256,7 +256,11 @@ class Journal:
             raise
         except OSError:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
-            os.replace(draft, self.path)
+            try:
+                os.replace(draft, self.path)
+            except BaseException:
+                os.unlink(self.path)
+                raise
 
     def _require_nothing_left(self) -> None:
         """Raise JournalError if the budget's file is missing, but a crash has left the file that SQLite had beside it.

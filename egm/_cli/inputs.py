@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import sys
 import time
 import warnings
 from argparse import Namespace
@@ -27,7 +26,7 @@ import numpy as np
 from egm import files
 from egm._adaptive.declared import MOST
 from egm._cli.options import SCALINGS, VECTORS, spelled, split
-from egm._cli.terminal import Mistake, from_csv, tell
+from egm._cli.terminal import Mistake, from_csv, is_terminal, tell
 from egm._files.columns import refuse_twins
 from egm._files.source import Vector
 from egm._rows import people
@@ -553,7 +552,7 @@ def progress(
     """
     private = getattr(args, "neighbors", None) == "add_remove" or getattr(args, "missing", None) == "drop_row"
     start = time.monotonic()
-    rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
+    rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if is_terminal() else math.inf
     try:
         for block in blocks:
             args.stops.check()

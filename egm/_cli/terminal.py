@@ -13,7 +13,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "printing", "shown_warnings", "tell", "visible"]
+__all__ = [
+    "Mistake",
+    "Stops",
+    "complain",
+    "from_csv",
+    "in_csv",
+    "is_terminal",
+    "printing",
+    "shown_warnings",
+    "tell",
+    "visible",
+]
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 _ESCAPES = r"\\([\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"  # those of unprintable characters, and of a backslash
@@ -95,11 +106,16 @@ def complain(message: object, code: int) -> int:
 def tell(text: str, end: str = "\n") -> None:
     """Print `text` and then `end` on standard error, or nothing if that fails: a command does not end for a message.
 
-    It fails if the terminal is closed, for example, or if the messages go to a file on a full disk.
+    It fails if the terminal or `sys.stderr` is closed, for example, or if the messages go to a file on a full disk.
     """
     if sys.stderr:  # None if it is closed
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             print(text, end=end, file=sys.stderr, flush=True)
+
+
+def is_terminal() -> bool:
+    """Return whether standard error is open and a terminal."""
+    return bool(sys.stderr) and not sys.stderr.closed and sys.stderr.isatty()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from scipy.special import chdtri, gammainccinv
 from egm import _tables, forecast, gx2, scaling
 from egm._basis import BasisLike, as_basis, covariance_matrix, rotated
 from egm._clip_region import best_axes
+from egm._lost import CERTAIN
 from egm._mechanisms.base import (
     Mechanism,
     Release,
@@ -820,6 +821,20 @@ class GaussianDataMechanism(Mechanism):
         variance, squared_bias = np.max(lost, axis=0)
         return variance, squared_bias
 
+    @cached_property
+    def _share_clipped(self) -> float:
+        """Return the probability that a row is clipped, for guesses that are as wrong as declared.
+
+        Of the standard deviations `sigma` times and divided by `sigma_factor`, those are taken that clip more rows.
+        """
+        (offset, factors), shares = self._doubts, []
+        for factor in factors:
+            wide = np.maximum(factor * self.sigma, offset / CERTAIN)  # as in `egm._lost`
+            widest = np.max(spread := self.b * wide)
+            seen = (weights := (spread / widest) ** 2) > 0
+            shares.append(gx2.sf((self.clip_norm / widest) ** 2, weights[seen], nc=(offset / wide)[seen] ** 2))
+        return float(max(shares))
+
     @property
     def _count_std(self) -> float:
         """Return the standard deviation of the noise in the number of rows; 0 if this number is not released."""
@@ -1170,11 +1185,7 @@ class GaussianDataMechanism(Mechanism):
         """
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
-        rows, (offset, factors) = self.n if release.count is None else max(release.count, 0.0), self._doubts
-        widest = np.max(spread := self.b * self.sigma)
-        seen = (weights := (spread / widest) ** 2) > 0
-        squared, far = (self.clip_norm / widest) ** 2, (offset / self.sigma)[seen] ** 2
-        share = max(float(gx2.sf(squared / f**2, weights[seen], nc=far / f**2)) for f in factors)
+        rows, share = self.n if release.count is None else max(release.count, 0.0), self._share_clipped
         variance = self.clipped_std**2 + rows * self._equal * share * (1 - share)
         if self.count_weight:  # the number of rows is noisy, too
             variance += (share * self._count_std) ** 2

@@ -14,6 +14,7 @@ person, and parts with the same hash are put together, so that no block needs al
 from __future__ import annotations
 
 import contextlib
+import itertools
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -249,13 +250,10 @@ def _typed(name: str, found: Labels) -> Labels:
             raise ValueError(f"{name} must not have texts that end in a null character")
         return found.astype(np.str_)
     if all(isinstance(label, np.datetime64) for label in found):
-        return np.array(found.tolist())
+        return _in_one_unit(name, np.array(found.tolist()), found)
     if all(map(_is_date, found)):
         dates, rest = found.astype("M8[us]"), [getattr(label, "nanosecond", 0) for label in found]  # of pandas
-        fine = dates.astype("M8[ns]")
-        if any(rest) and (fine.astype(dates.dtype) != dates).any():
-            raise ValueError(f"{name} must not have nanoseconds beside dates that 64 bits cannot count in nanoseconds")
-        return fine + np.array(rest, "m8[ns]") if any(rest) else dates
+        return _in_one_unit(name, dates.astype("M8[ns]"), dates) + np.array(rest, "m8[ns]") if any(rest) else dates
     for kinds, dtype in _KINDS:
         if all(isinstance(label, kinds) and (dtype is bool or not isinstance(label, bool)) for label in found):
             try:
@@ -264,6 +262,19 @@ def _typed(name: str, found: Labels) -> Labels:
                 if dtype is np.uint64:
                     raise ValueError(f"{name} must have integers of 64 bits: texts tell larger ones apart") from None
     return found
+
+
+def _in_one_unit(name: str, dates: Labels, given: Iterable[np.datetime64]) -> Labels:
+    """Return `dates`, which were made from the dates `given`, or raise ValueError if one of these is another date.
+
+    The unit of `dates` may be so fine that 64 bits cannot count some of the dates in it. `name` is for the message.
+    """
+    if any(date.astype(label.dtype) != label for date, label in zip(dates, given, strict=True)):
+        unit = np.datetime_data(dates.dtype)[0]
+        raise ValueError(
+            f"{name} must not have dates that 64 bits cannot count in {unit}, the finest unit of all dates"
+        )
+    return dates
 
 
 def _is_date(label: object) -> bool:
@@ -482,7 +493,7 @@ def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -
         person = person if held else persons[0]
         held.append(block)
         if persons[-1] == person:  # a person's blocks are joined only once, however many they are
-            held[-1] = _joined(block)  # a copy, because the caller may fill the arrays of a block again
+            held[-1] = _copied(block)  # because the caller may fill the arrays of a block again
             continue
         whole, person = _joined(*held), persons[-1]
         end = int(np.flatnonzero(whole.persons != person)[-1]) + 1
@@ -497,6 +508,11 @@ def _cut(block: Block, rows: Any) -> Block:
     return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
 
 
+def _copied(block: Block) -> Block:
+    """Return a copy of `block` whose values and labels no caller can change."""
+    return Block(*(None if part is None else part.copy() for part in block))  # type: ignore[arg-type]  # as in `_cut`
+
+
 def _joined(*blocks: Block) -> Block:
     """Return the rows and the labels of several `Block` objects, which are the arguments, as one `Block`."""
     values, *labels = zip(*blocks, strict=True)
@@ -508,7 +524,10 @@ def _end_to_end(*parts: Labels) -> Labels:
     filled = [part for part in parts if part.size] or parts[:1]
     if len({part.dtype.kind for part in filled}) > 1:
         raise TypeError("person and by must have labels of one type in all blocks of X")
-    return np.concatenate(filled)
+    joined = np.concatenate(filled)
+    if len({part.dtype for part in filled}) > 1 and joined.dtype.kind == "M":
+        return _in_one_unit("person and by", joined, itertools.chain(*filled))
+    return joined
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:

@@ -486,6 +486,8 @@ ENTRY = dict.fromkeys(("id", "place", "source", "section", "claim"), "x") | {"ki
     [
         ("notebooks/02-x.ipynb", '{"cells": [}', r"is not a valid notebook: Expecting value: line 1 column 12"),
         ("notebooks/02-x.ipynb", "[]", "is not a valid notebook"),
+        ("notebooks/02-x.ipynb", '{"nbformat": 4, "nbformat_minor": 4, "cells": null}', "is not a valid notebook"),
+        ("notebooks/02-x.ipynb", '{"nbformat": 4.0, "nbformat_minor": 4, "cells": []}', "is not a valid notebook"),
         (
             "notebooks/02-x.ipynb",
             '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [{"cell_type": "code", "metadata": {}}]}',
@@ -579,7 +581,10 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
-    (notebook.cells[-1].metadata if change == "tags" else notebook.cells[-1])[change] = "new"
+    if change == "tags":
+        notebook.cells[-1].metadata["tags"] = ["new"]
+    else:
+        notebook.cells[-1][change] = "new"
     nbformat.write(notebook, chapter)
     assert executed_again(uses) == "2"
 

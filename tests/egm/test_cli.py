@@ -2071,12 +2071,31 @@ def test_messages_that_cannot_be_printed_change_nothing(monkeypatch, clock, fold
     code.
     """
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
-    command = ["sum", "data.npy", *PLAIN, "--rows", "262143", "--output", "out.csv", *more]
-    monkeypatch.setattr(sys, "stderr", Mock(write=Mock(side_effect=OSError(5, "gone")), isatty=lambda: True))
+    command, gone = ["sum", "data.npy", *PLAIN, "--rows", "262143", "--output", "out.csv", *more], Mock()
+    gone.side_effect = OSError(5, "gone")
+    monkeypatch.setattr(sys, "stderr", Mock(write=gone, isatty=lambda: True, closed=False))
     clock(0.6)
     assert cli.main(command) == code
     assert (folder / "out.csv").exists() == (code == 0)
     assert sys.stderr.write.called
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+@pytest.mark.parametrize("closed", [None, io.StringIO()])
+def test_a_program_without_standard_error_can_call_the_command(monkeypatch, folder, closed, is_main):
+    """If `sys.stderr` is None or a closed file, `egm.cli.main` returns its exit code and leaves `sys.stderr` as it is.
+
+    This holds for calls in the main thread and, if `is_main` is false, for two calls at once in other threads.
+    """
+    if closed:
+        closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    commands = [["sum", "data.csv", *SUM[2:], "--output", f"out{k}.json"] for k in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        codes = list((map if is_main else pool.map)(cli.main, commands))
+    assert codes == [0, 0]
+    assert cli.main(["sum", "missing.csv", *SUM[2:]]) == 2
+    assert sys.stderr is closed
 
 
 @pytest.mark.parametrize("option", [["--neighbors", "add_remove"], ["--missing", "drop_row"]], ids=str)

@@ -18,6 +18,7 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -153,6 +154,21 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch, theirs):
         budget.charge(adaptive(0.25))
         assert Budget(tmp_path / "journal").spent == budget.spent > 0.2
     assert os.listdir(tmp_path) == ["journal"]
+
+
+@pytest.mark.parametrize("problem", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=repr)
+def test_an_interruption_without_hard_links_leaves_no_file(tmp_path, monkeypatch, problem):
+    """If a budget cannot be made, and the file system has no hard links, its name stays free, and it can be made later.
+
+    `problem` is the exception while the file gets its name.
+    """
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+        patched.setattr(os, "replace", Mock(side_effect=problem))
+        with pytest.raises(type(problem)):
+            Budget(tmp_path / "journal", rho=0.5)
+    assert os.listdir(tmp_path) == []
+    assert Budget(tmp_path / "journal", rho=0.5).spent == 0
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):

@@ -150,8 +150,17 @@ def test_dates_that_differ_by_nanoseconds_are_different_labels():
         assert np.unique(vector("person", labels)).size == 3
     with pytest.raises(ValueError, match=r"keys must be dates in whole microseconds or of pandas, got .*000000001"):
         GroupedDataMechanism(GaussianDataMechanism([1.0], 4, 1.0, 1e-6), list(times.to_numpy()))
-    with pytest.raises(ValueError, match="person must not have nanoseconds beside dates that 64 bits cannot count"):
-        vector("person", [times[0], datetime.datetime(2300, 1, 1)])
+    said = "must not have dates that 64 bits cannot count in ns, the finest unit of all dates"
+    for late in (datetime.datetime(2300, 1, 1), np.datetime64("1500-01-01", "us")):
+        with pytest.raises(ValueError, match=f"person {said}"):
+            vector("person", [times[0] if isinstance(late, datetime.date) else times.to_numpy()[0], late])
+    made = GaussianDataMechanism([1.0], 3, 1.0, 1e-6, per_person="sum")
+    blocks = [
+        pd.DataFrame({"x": 0.0, "day": pd.Series(days, dtype=object)})
+        for days in ([datetime.datetime(1500, 1, 1)] * 2, [times[0]])
+    ]
+    with pytest.raises(ValueError, match=f"person and by {said}"):
+        made.release(iter(blocks), person="day", rng=np.random.default_rng(1))
 
 
 # --- On the command line ----------------------------------------------------------------------------------------------

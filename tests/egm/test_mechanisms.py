@@ -438,6 +438,14 @@ def excess(X, **arguments):
     return mechanism.excess_clipped(mechanism.release(X, rng=np.random.default_rng(7)))
 
 
+@pytest.mark.parametrize("narrow", [1e-10, 1e-60, 1e-95])
+def test_excess_of_a_column_whose_spread_is_nothing_beside_its_offset(narrow):
+    """If the declared error of a column makes every row too long, all rows are expected to be clipped."""
+    options = {"sigma": [narrow, 1.0], "center_std": [100.0, 0.0], "n": 1000, "epsilon": 1.0, "delta": 1e-6}
+    X = np.column_stack([np.full(1000, 100.0), np.random.default_rng(1).normal(size=1000)])
+    assert abs(excess(X, scaling="none", count_clipped=True, **options)) < 4
+
+
 def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
     """`excess_clipped`, the standardized number of clipped rows, is above 10 for three wrong declarations.
 

@@ -284,6 +284,15 @@ def test_a_part_is_measured_again_and_the_others_stay(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out.startswith("strange tables: 2000 runs, 0 refused,")
 
 
+def test_the_whole_table_needs_no_older_one(tmp_path, monkeypatch):
+    """`python -m benchmarks.searches` without --part writes its table even if there is none yet."""
+    monkeypatch.setattr(searches, "TABLE", tmp_path / "searches.csv")
+    lines = [searches.Line(*setting, 20, 0, 0, *range(9)) for setting in searches.settings()]
+    monkeypatch.setattr(searches, "measure", lambda *_, **__: lines)
+    searches.main([])
+    assert searches.TABLE.read_text(encoding="utf-8") == searches.text(lines)
+
+
 def test_what_is_lost_was_not_to_be_seen():
     """An error above five times the forecast of `AdaptiveDataMechanism` is rare in its stored results.
 
