@@ -56,7 +56,7 @@ _QUARTILE = 0.03  # largest share of the budget for a quartile
 _CHEAP = 0.005  # share of the budget for a locating step, if this is enough for the best pace
 _LOCATE = 0.6  # largest share for all locating steps; a budget for which they may need more is refused
 _SETTLE = 0.01, 0.05  # least and greatest share for the last locating step
-_REMEASURED = 0.01  # share of the budget for the second moments
+_REMEASURED = 0.01  # share of the budget for the second moments, and least share for the medians of the columns
 _MEDIAN = 1.15  # factor by which a median of a column may be too small
 _LONG_TAILED = 1.5  # largest root mean square of a column, over its standard deviation; 2 is worse for scanned digits
 _MEDIANS = 0.3  # largest share of the budget for the medians of the columns
@@ -77,6 +77,9 @@ _LEARN = 0.02  # share of the budget for the second moments from which a basis i
 _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
 _SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
+# A large budget needs less than the least shares above: they are multiplied by the square of the larger of _PLENTY over
+# n * sqrt(rho) and the noise of mean squares over _EXACT times their expectation. The last number is the least factor.
+_PLENTY, _EXACT, _LEAST_PART = 5000.0, 0.008, 0.1
 _ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned: below it, long tails are measured too roughly
 _FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails; its share of rho
 _FAR_SURE = 26.0  # epsilon * n of this quantile, times the share of rows beyond it: one in 10 000 is wrong
@@ -187,6 +190,9 @@ class Search:
         self.last_step = np.zeros(self.d), radius  # the last step of locating, and the norm to which rows were clipped
         self.center, self.center_std = np.zeros(self.d) if start is None else start, np.full(self.d, radius)
         self.few = self.n * math.sqrt(self.rho) < FEW
+        noise = squares_std(self.n, self.d, _REMEASURED * self.rho, rows.diameter)
+        part = max(min(max(_PLENTY / (self.n * math.sqrt(self.rho)), noise / _EXACT), 1.0) ** 2, _LEAST_PART)
+        self.settle, self.remeasured, self.far_share = (part * share for share in (_SETTLE[0], _REMEASURED, _FAR_SHARE))
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self, stops: Callable[[], bool] = lambda: False) -> bool:
@@ -279,7 +285,7 @@ class Search:
                 break
         dof = math.sqrt(self.d)  # between 1, for one wide coordinate, and d, for equal spreads
         far = math.sqrt(chdtri(dof, 0.1) / chdtri(dof, 0.5))
-        self.step_to(far / _LOOSE * radius, max(_SETTLE[0] * self.rho, min(share, _SETTLE[1] * self.rho)))
+        self.step_to(far / _LOOSE * radius, max(self.settle * self.rho, min(share, _SETTLE[1] * self.rho)))
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
@@ -359,7 +365,7 @@ class Search:
         effective = 2 * (middle * 2 * _NORMAL_MEDIAN / max(high - low, 1e-9 * middle)) ** 2
         intervals = log_intervals(max(self.sigma_range[0] / 2, typical / 100), max(1.5 * radius, typical), _MEDIUM)
         sure = _DEEP * math.log(self.d * intervals[1].size / _FAILED)
-        share = max(self.d * self.cost(sure) / self.rho, 0.01)
+        share = max(self.d * self.cost(sure) / self.rho, self.remeasured)
         if share > min(_MEDIANS, 1 - _ALIKE * effective / self.d, self.spare / self.rho):
             return True
         median: Array = self.rows.spreads("spread", intervals, share * self.rho, self.center)
@@ -431,7 +437,7 @@ class Search:
         one row can add is limited by bounds that suit normal rows, multiplied by the factor `heavy`.
         """
         spread = self.spread()
-        mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
+        mean, std = self.rows.squares("spread", self.center, spread, self.remeasured * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def remeasure_columns(self) -> None:
@@ -454,7 +460,7 @@ class Search:
     @property
     def measurable(self) -> bool:
         """Return whether d > 1 and the budget is enough to learn a basis and to measure the mean squares along it."""
-        cost = _REMEASURED * self.rho
+        cost = self.remeasured * self.rho
         noise = squares_std(self.n, self.d, cost, self.rows.diameter)
         needed = _LEARN * self.rho + 2 * self.once + 3 * (cost + self.cost(self.far))
         return self.d > 1 and noise < _SHARP and self.spare > needed
@@ -466,7 +472,7 @@ class Search:
         By this quantile, `reweigh` sees whether the distribution of the rows has long tails. A larger epsilon makes the
         quantile more accurate.
         """
-        return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
+        return max(self.reach(self.far_share), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
         """Ask for the mean square of each coordinate, and correct `sigma` by the answers, even if tails are long.
@@ -511,7 +517,7 @@ class Search:
     @property
     def spare(self) -> float:
         """Return the part of the budget that is neither spent nor needed by the later steps of the release."""
-        return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
+        return self.account.left - (KEPT + 0.1 + self.remeasured) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
         """Choose how many noisy means, at most two, refine the center, and return the cost rho of each as a tuple.
@@ -523,7 +529,7 @@ class Search:
         one common standard deviation. If it is false, a part of the budget is reserved to measure the standard
         deviations again.
         """
-        left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
+        left = self.account.left - self.once - self.doubt - (0.0 if alike else self.remeasured * self.rho)
         left -= 0.0 if self.basis is None else self.cost(self.far)
         sigma, center_std, copies = self.groups()
         costly = self.once / left  # share of the budget for the calibration before each round

@@ -880,6 +880,14 @@ def test_normal_rows_have_little_more_error_than_with_the_best_clip_norm(n, d, r
     assert least < expected < most * least
 
 
+@pytest.mark.parametrize("d", [1, 3, 10, 30, 100])
+def test_a_large_budget_goes_to_the_sum(d):
+    """With n sqrt(rho) = 100 000, all queries before the count of long rows together cost less than a hundredth."""
+    spent = mechanism(10_000, 100.0).forecast(sigma=1 / np.arange(1.0, d + 1)).spent
+    assert {"locate", "tail", "count", "sum"} <= spent.keys()
+    assert sum(cost for step, cost in spent.items() if step not in ("count", "sum")) < 1.0
+
+
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
     """The clip norm is kept if only the first noisy count of the rows longer than it is much too high.
 

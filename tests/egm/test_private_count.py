@@ -181,7 +181,7 @@ def test_any_number_of_rows_is_released(bounds, number):
         assert release.n == max(2, int(release.count))
         assert np.all(np.isfinite(release.estimate))
         assert release.method == "ranges" or number > 1000
-    unbounded = release.n <= 1.96 * release.count_std
+    unbounded = release.count <= 1.959963984540054 * release.count_std
     assert np.isinf(release.interval(of="mean")).all() == unbounded
 
 
