@@ -511,7 +511,7 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
     assert proved_again(form, of, p).relative_width < 1e-13
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, -0.5], [1.0, -0.1], [-1.0]], ids=str)
+@pytest.mark.parametrize("weights", [[1.0], *slow([1.0, -0.5]), [1.0, -0.1], [-1.0]], ids=str)
 @pytest.mark.parametrize("dof", [0.5, *slow(0.05, 0.1, 1, 2)])
 def test_ordinary_quantiles_are_found(weights, dof):
     """`gx2.certify` returns narrow intervals for quantiles near the middle of a distribution, such as the median.

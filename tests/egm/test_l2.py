@@ -371,7 +371,7 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 100.0])
-@pytest.mark.parametrize("d", [1, 2, 50])
+@pytest.mark.parametrize("d", [1, 2, *slow(50)])
 def test_secure_releases_fit_the_lattice(epsilon, d):
     """Secure releases with l2 noise are possible for epsilon = 1e-6 and 1e-3, and have about the stated variance.
 
