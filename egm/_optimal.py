@@ -180,7 +180,7 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
     clusters. The nodes and counts of a cluster are those of its Gauss rule (quadrature), which follows from the
     Cholesky factor of the matrix of its moments. Both results are empty if there are too many clusters.
     """
-    _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
+    _, clusters, _ = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
     nodes, count = [np.zeros(0)], [np.zeros(0)]
     for _, center, _, total, _, *moments in clusters:
         scaled = np.array([1.0, *(moments[: 2 * _RULE] / total)]) * 16.0 ** np.arange(2 * _RULE + 1)

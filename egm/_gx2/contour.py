@@ -66,6 +66,9 @@ class AccuracyError(ArithmeticError):
         super().__init__(message)
         self.estimate = estimate
 
+    def __reduce__(self) -> tuple[type[AccuracyError], tuple[str, float]]:
+        return type(self), (str(self), self.estimate)  # without it, unpickling calls __init__ without `estimate`
+
 
 class Crossing:
     """Describe a point c where a contour (path of integration) crosses the real axis.
@@ -200,7 +203,7 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 def _size(form: Form) -> str:
     """Return words for an error message: the sum of the degrees of freedom and the noncentralities in `form`."""
-    return f", where dof and nc add up to {sum(form.k.tolist()) + sum(form.nc.tolist()):.3g}"
+    return f", where dof and nc add up to {float(np.sum(form.k) + np.sum(form.nc)):.3g}"
 
 
 def _at(x: Real) -> str:

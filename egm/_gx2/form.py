@@ -42,8 +42,8 @@ class Form:
     unit: float
     centers: Array
     lowest: Array
-    k: Array
-    nc: Array
+    k: Long  # of doubles or, if a sum of doubles needs them, of more digits: the error of a sum of many would matter
+    nc: Long
     moments: Array
     normal: float = 0.0
     order: Indices | None = None
@@ -103,7 +103,7 @@ class Form:
 
     @cached_property
     def means(self) -> Long:
-        return self.exact_r * (self.k + self.nc) / 2
+        return self.exact_r * (self.k + np.longdouble(1) * self.nc) / 2
 
     @cached_property
     def mean(self) -> Real:
@@ -187,8 +187,8 @@ class Law:
 
     @cached_property
     def mean(self) -> float:
-        # Unlike the operator @, np.vdot gives no warning if it overflows.
-        mean = float(np.vdot(self.weights, self.dof)) + float(np.vdot(self.weights, self.nc))
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(np.sum(self.weights * self.dof)) + float(np.sum(self.weights * self.nc))
         if not math.isfinite(mean):  # a partial sum has overflowed, and maybe the whole sum does not
             unit, law = self._scaled
             mean = unit * float(law.weights @ law.dof + law.weights @ law.nc)
@@ -306,26 +306,29 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
         single = bool(new.all())
         if not single:
             starts = np.append(0, np.flatnonzero(new) + 1)
-            values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
+            dof, nc = (np.add.reduceat(each.astype(np.longdouble), starts) for each in (dof, nc))
+            values = values[starts]
     unit = _unit(values[-1], values[0], normal)
     moments = np.zeros((2, 0, values.size))
     return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)
 
 
-def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
+def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array, Long]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
     A row holds a key that orders the rows; the center of the cluster; its smallest weight; its sums of `dof` and of
     `nc`; and its sums of dof_j e_j^p, then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of a
-    weight from the center. If there would be more than `most` clusters, the array has no rows.
+    weight from the center. If there would be more than `most` clusters, the array has no rows. The third result has
+    the sums of `dof` and of `nc` with more digits, in the shape (2, clusters).
     """
     from egm._gx2 import kernel
 
     weights, dof, nc = np.ascontiguousarray(weights), distinct(dof), distinct(nc)
     largest = float(weights.max())
+    each = float(dof[0]) if dof.size == 1 else 1.0  # counting is exact, and the sum of many equal numbers is not
 
     def clusters(part: slice) -> Array:
-        own_dof, own_nc = (values if values.size == 1 else values[part] for values in (dof, nc))
+        own_dof, own_nc = dof / each if dof.size == 1 else dof[part], nc if nc.size == 1 else nc[part]
         found: Array = kernel.gather(weights[part], own_dof, own_nc, largest, order, most)
         return found
 
@@ -336,11 +339,15 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     together = together[np.argsort(together[:, 0], kind="stable")]
     first = np.flatnonzero(np.diff(together[:, 0], prepend=-1.0))
     if first.size > most or not all(map(len, found)):
-        return largest, together[:0]
-    merged = np.add.reduceat(together, first)
+        return largest, together[:0], np.zeros((2, 0))
+    sums = np.add.reduceat(together[:, 3:5] + together[:, -2:].astype(np.longdouble), first).T
+    sums[0] *= each
+    merged = np.add.reduceat(together[:, :-2], first)
+    merged[:, 5 : 5 + order] *= each
+    merged[:, 3:5] = sums.T
     merged[:, :2], merged[:, 2] = together[first, :2], np.minimum.reduceat(together[:, 2], first)
     kernel.recenter(merged, order)
-    return largest, merged
+    return largest, merged, sums
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
@@ -351,11 +358,11 @@ def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | N
     of `egm.gx2`, which replaces the weights of a cluster, converges fast. `weights`, `dof` and `nc` are vectors of
     equal length, and `normal` is the standard deviation of the normal variable.
     """
-    largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
+    largest, found, (k, shift) = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:
         return None
     moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
-    _, centers, lowest, k, shift = found[:, :5].T.copy()
+    _, centers, lowest = found[:, :3].T.copy()
     unit = _unit(largest, lowest[0], normal)
     return Form(unit, centers, lowest, k, shift, moments, normal / unit)
 

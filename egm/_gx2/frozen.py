@@ -163,7 +163,8 @@ class rv:
         float or ndarray
             The density, in the shape of `x`.
         """
-        return np.exp(self.logpdf(x))
+        with np.errstate(over="ignore"):
+            return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> Floats:
         """Compute the logarithm of the density of this distribution at x, as `egm.gx2.logpdf` does.
@@ -256,7 +257,8 @@ class rv:
         """
 
         def standardized(order: int, factor: float) -> float:
-            law, std = self._law, self.std()
+            _, law = self._law._scaled
+            std = law.deviation
             squares, rest = (law.weights / std) ** 2 * (law.dof + order * law.nc), (law.weights / std) ** (order - 2)
             return factor * float(np.sum(squares * rest))
 
@@ -330,7 +332,9 @@ class rv:
         """
         largest = float(np.max(np.abs(self.weights), initial=self.normal))
         unit = math.ldexp(0.5, math.frexp(largest)[1])
-        centered = rv(self.weights / unit, self.dof, self.nc, self.normal / unit)
+        weights = self.weights / unit
+        kept = weights != 0  # the others are less than the rounding error of x, and may underflow
+        centered = rv(weights[kept], self.dof[kept], self.nc[kept], self.normal / unit)
 
         def integrand(t: float) -> float:
             tail = 1 / (1 + math.exp(abs(t)))
@@ -342,11 +346,11 @@ class rv:
             t = float(centered.logcdf(x) - centered.logsf(x)) if low < x < high else math.inf * (-1 if x <= low else 1)
             return min(max(t, -_REACH), _REACH)
 
-        pole = centered.normal == 0 and float(np.sum(self.dof)) < 2
+        pole = centered.normal == 0 and float(np.sum(centered.dof)) < 2
         distance = 1.0 if pole else 0.0
         parts = [_integral(integrand, -_REACH, logit(-distance)), _integral(integrand, logit(distance), _REACH)]
         if pole:
-            parts += [_near_pole(centered, sign) for sign in (-1, 1) if any(sign * self.weights > 0)]
+            parts += [_near_pole(centered, sign) for sign in (-1, 1) if any(sign * centered.weights > 0)]
         return math.fsum(parts) + math.log(unit)
 
     def rvs(
@@ -429,12 +433,15 @@ def from_quadratic_form(
     :math:`\delta \, E[z_i^2 \mid Q = x] \, f(x) / p`. Coefficients :math:`\beta_i` of the normal
     variable that may be rounding errors count as 0 as well. If an eigenvalue is not 0, but below
     :math:`2^{-56} \max_j |\beta_j|`, then :math:`\omega_i z_i^2` is replaced by its mean. This changes
-    tails down to 1e-300 by a relative 1e-12 at most.
+    tails down to 1e-300 by a relative 1e-12 at most, unless x is so near to an end of the support that
+    this mean is not small beside the distance.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and
     M the largest of all :math:`|\beta_i|` and :math:`|\omega_i|`. Tails get a relative error of
-    about 1e-16 S / M; k standard deviations away from the mean, the error may be k times as large.
+    about 1e-16 S / M; k standard deviations away from the mean, the error may be k times as large. The
+    constant, and so the end of the support, has an error of about 1e-16 S: this matters for a tail
+    whose x is near to this end.
     A ValueError is raised if S is above :math:`2^{18} M` and above twice the absolute value of the
     form at m. If this absolute value is larger, its own rounding costs as many digits.
 
@@ -488,7 +495,7 @@ def from_quadratic_form(
             "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
             f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
         )
-    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), math.fsum([level, flat, *-taken]))
 
 
 def _integral(function: Callable[[float], float], start: float, stop: float) -> float:

@@ -55,6 +55,7 @@ _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
+_FACTOR = 2.0**60  # size of factors from which they are not multiplied: `_SCALED` of them and _LARGE would overflow
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
 # How a quadrature ended: it is accurate; the integrand grows or does not die away; the last two sums do not agree.
@@ -386,10 +387,13 @@ def _growth(
         na, nb = normal * a, normal * b  # their squares do not overflow
         nodes[_GROWTH + i] = normal * c * na + (na * na - nb * nb) / 2 if normal else 0.0
         nodes[_TURN_OF_GROWTH + i] = nb * (normal * c + na) if normal else 0.0
+    reach = 0.0
+    for i in range(many):
+        reach = max(reach, abs(nodes[i]), abs(nodes[_B + i]))
     j = 0
     while j < table.shape[1]:
         k, q, last = table[2, j] / 2, at[2, j], ends[j]
-        if last:
+        if last and reach * max(abs(q), abs(at[2, last - 1])) < _FACTOR:
             _add_product(at, j, last, k, nodes)
             j = last
         else:
@@ -736,16 +740,17 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
     `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of the
     mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key that
     orders the clusters by weight; the center of the cluster, which depends on the key and on `largest` alone; its
-    smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ...
-    `order`, where e_j is the relative distance of the weight j from the center, and `order` is even. If there would be
-    more than `most` clusters, the array has no rows.
+    smallest weight; its sums of `dof` and of `nc`; its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up
+    to `order`, where e_j is the relative distance of the weight j from the center, and `order` is even; and two small
+    numbers, to be added to the sums of `dof` and of `nc`, whose rounding errors they are. If there would be more than
+    `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
     """
     central = not nc.any()
     places = np.full(_BELOW + _ABOVE + 1, -1, np.int32)  # for each key, where the next weight of its cluster is held
-    found = np.zeros((most, 5 + 2 * order))
+    found = np.zeros((most, 7 + 2 * order))
     held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
     count, block, keys = 0, np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     bits = block.view(np.int64)
@@ -786,6 +791,26 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
     return found[:count]
 
 
+@compiled()
+def _add_exactly(values: Array, sums: Array, high: int, low: int) -> None:
+    """Add all `values`, at most 64 numbers >= 0, to the unrounded number sums[high] + sums[low].
+
+    Each value is divided into a multiple of a unit, so large that the sum of the multiples is exact, and a small rest.
+    """
+    top, total, rest = 0.0, 0.0, 0.0
+    for value in values:
+        top = max(top, value)
+    unit = math.ldexp(1.0, math.frexp(top)[1] + 7) if top < _LARGE else 0.0
+    for i in range(values.size):
+        multiple = (unit + values[i]) - unit
+        total += multiple
+        rest += values[i] - multiple
+    before = sums[high]
+    sums[high] = before + total
+    added = sums[high] - before
+    sums[low] += (before - (sums[high] - added)) + (total - added) + rest
+
+
 @compiled(fastmath={"reassoc"})
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
     """Add weights to `cluster`, a row of the result of `gather`, which has the sums of dof_j e_j^p and nc_j e_j^p.
@@ -804,11 +829,9 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
     for i in range(held.shape[1]):
         e[i] = 0.0 if tiny else (held[0, i] - center) / center
     for which in range(1 if central else 2):
-        total = 0.0
         for i in range(held.shape[1]):
             power[i] = dof[0] if which == 0 and dof.size == 1 else held[1 + which, i]
-            total += power[i]
-        cluster[3 + which] += total
+        _add_exactly(power[: held.shape[1]], cluster, 3 + which, 5 + 2 * order + which)
         for p in range(5 + which * order, 5 + which * order + order, 2):
             total, following = 0.0, 0.0
             for i in range(held.shape[1]):

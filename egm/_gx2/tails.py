@@ -422,7 +422,8 @@ def pdf(
     >>> gx2.pdf([0.0, 3.0], [1.0, 1.0]).round(4)
     array([0.5   , 0.1116])
     """
-    return np.exp(logpdf(x, weights, dof, nc, normal, shift))
+    with np.errstate(over="ignore"):
+        return np.exp(logpdf(x, weights, dof, nc, normal, shift))
 
 
 @overload

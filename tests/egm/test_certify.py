@@ -584,6 +584,39 @@ def test_results_of_gx2_with_many_weights(p):
     assert tail.low * (1 - error) <= value <= tail.high * (1 + error)
 
 
+MANY = 100_000
+NC = np.random.default_rng(0).exponential(50, MANY)
+
+
+@pytest.mark.parametrize(
+    ("weights", "dof", "nc", "z"),
+    [
+        (np.ones(MANY), 99.9, 0.0, 6),
+        (np.ones(MANY), np.full(MANY, 99.9), 0.0, 6),
+        (np.ones(MANY), 1.0, NC, 6),
+        (np.repeat([1.0, 0.4], MANY), 0.3, 0.7, 6),
+        ([1.2], 34880323.175186336, 36776277.606070735, -31),
+        (np.full(3, 1.3), [19598941.91454016, 12093555.88822869, 6928772.001256223], 0.0, -35),
+    ],
+    ids=["one dof", "many dof", "many nc", "two clusters", "one weight", "equal weights"],
+)
+def test_sums_of_degrees_of_freedom_are_not_rounded(weights, dof, nc, z):
+    """Tails in z standard deviations from the mean are right, although dof and nc of many terms add up to millions."""
+    law, of = gx2.rv(weights, dof, nc), "logsf" if z > 0 else "logcdf"
+    x = law.mean() + z * law.std()
+    certified = gx2.certify(x, weights, dof, nc, of=of)
+    assert getattr(law, of)(x) == pytest.approx(certified.value, abs=1e-12)
+
+
+@pytest.mark.parametrize(("d", "dof"), [(16, 0.05), (8, 0.2)])
+@pytest.mark.parametrize("of", ["sf", "pdf"])
+def test_products_of_many_factors_do_not_overflow(of, d, dof):
+    """Near the constant term the nodes of a contour are far away, and the product of a few factors is beyond 1e308."""
+    weights, x = [*np.linspace(1, 2, d), -1.0], 1e-40 if of == "pdf" else 0.0
+    certified = gx2.certify(x, weights, dof, of=of)
+    assert getattr(gx2, of)(x, weights, dof) == pytest.approx(certified.value, rel=1e-10)
+
+
 # --- edges and errors -------------------------------------------------------------------------------------------------
 
 

@@ -790,6 +790,25 @@ def test_stats_need_no_higher_powers_than_asked(unit):
     np.testing.assert_allclose(gx2.rv([unit]).stats(), [unit, 2 * unit**2], rtol=1e-14)
 
 
+@pytest.mark.parametrize("unit", [5e-324, 1.0, 8e307])
+def test_skewness_and_kurtosis_have_no_unit(unit):
+    assert gx2.rv([unit] * 5).stats("sk") == pytest.approx(stats.chi2(5).stats("sk"), rel=1e-14)
+
+
+def test_entropy_without_a_weight_far_below_the_largest():
+    assert gx2.rv([1e200, 1e-150]).entropy() == gx2.rv([1e200]).entropy()
+
+
+def test_density_beyond_doubles_is_infinite():
+    assert gx2.pdf(1.5e-323, [5e-324, 5e-324]) == gx2.rv([5e-324, 5e-324]).pdf(1.5e-323) == np.inf
+
+
+def test_an_accuracy_error_can_be_sent_to_another_process():
+    error = gx2.AccuracyError("too few digits", estimate=0.25)
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(same), str(same), same.estimate) == (gx2.AccuracyError, "too few digits", 0.25)
+
+
 @pytest.mark.parametrize("dof", [1e-100, 1e200])
 def test_skewness_and_kurtosis_of_extreme_degrees_of_freedom(dof):
     np.testing.assert_allclose(gx2.rv([2.0], dof).stats("sk"), stats.chi2(dof).stats("sk"), rtol=1e-14)
