@@ -11,9 +11,10 @@ bias if many rows are far from the others.
    the distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If this
    error is not much smaller than that of the sum of the clipped rows, no search is made: the rest of the budget is
    spent on another mean of the clipped rows, and both means are averaged. Then only the cost of the median is lost.
-3. Now the rows are clipped around the first mean, to the norm that is best for normal rows with this median. If their
-   noisy mean differs from the first one by more than noise explains, many rows are far from the others. Then no search
-   is made, and the rest of the budget is used as in step 2.
+3. Now the rows are clipped around the first mean, to the norm that is best for normal rows with this median, or to a
+   larger one if that is best should a single column have all the variance. If their noisy mean differs from the first
+   one by more than noise explains, many rows are far from the others. Then no search is made, and the rest of the
+   budget is used as in step 2.
 4. The search begins at the mean of step 3. It asks twice how many rows are longer than normal rows would be: before the
    center is refined, and before the sum. If there are many such rows, the expected error of the search is computed as
    if all of them pointed in one direction. The search is given up, and the clipped rows are summed as in step 2, if the
@@ -36,7 +37,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, ndtri
 
 from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.last_round import LastRound, last_round, last_round_below, too_long
@@ -142,8 +143,9 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     worth its cost if its forecast error is at most 0.4 times the error of a release without a search, which is a mean
     of rows with cut entries. The forecast is for normal rows whose distances from `first` have the noisy median
     `radius`. If the search is worth its cost, a second mean is asked for: that of the rows clipped to a ball around
-    `first`, whose radius is the best clip norm for normal rows. The center of `search` moves to this second mean, which
-    agrees with `first` if noise explains the distance between the two means.
+    `first`, whose radius is the best clip norm for normal rows of equal spread or, if it is larger, for rows with a
+    single column that varies: what is clipped must move the mean less than noise does. The center of `search` moves to
+    this second mean, which agrees with `first` if noise explains the distance between the two means.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -156,6 +158,8 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
         return False
     noise = search.noise(model.account.spent["sum"])
     clip_norm, _ = Radial(sigma, np.full(d, first[1]), np.ones(d)).best(n, noise)
+    one_column = Radial(np.full(1, radius / ndtri(0.75)), np.zeros(1), np.ones(1))
+    clip_norm = max(clip_norm, one_column.best(n, search.noise(_NEAR * rho))[0])
     mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
     search.move(mean)
     return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1])))
