@@ -310,6 +310,10 @@ The ε of f.
 ```python
 x = {" + ".join(["value"] * 40)}
 ```
+
+| Number | Square |
+|--------|--------|
+{"".join(f"| {k} | {k * k} |{chr(10)}" for k in range(100))}
 """
 
 
@@ -344,13 +348,18 @@ def sources(once, tmp_path_factory, tmp_path, monkeypatch, xelatex):
 def test_page_of_every_kind(sources, tmp_path):
     """A page with raw HTML, long code and Greek letters becomes a PDF that has the Greek letters, but not the raw HTML.
 
-    The bytes of the PDF do not depend on the folder in which it is made. One of two folders has the LaTeX files
-    `sources`, and the other one has files that Sphinx writes anew.
+    A table that goes on on another page says so at the foot of the one page and at the head of the other page. The
+    bytes of the PDF do not depend on the folder in which it is made. One of two folders has the LaTeX files `sources`,
+    and the other one has files that Sphinx writes anew.
     """
     one, other = pdf.typeset(sources, tmp_path), pdf.typeset(written(tmp_path / "other folder"), tmp_path)
-    text = PdfReader(one).pages[-1].extract_text()
+    pages = [page.extract_text() for page in PdfReader(one).pages]
+    text = "".join(pages)
     assert "draw()" not in text
     assert "ε" in text
+    below, above = "continues on next page", "continued from the page before"
+    on = [(page.count(below), page.count(above)) for page in pages if below in page or above in page]
+    assert on == [(1, 0), *[(1, 1)] * (len(on) - 2), (0, 1)]
     assert one.read_bytes() == other.read_bytes()
 
 
