@@ -31,6 +31,13 @@ SETTLED = """async () => {
   await frame();
   await frame();
 }"""
+# Clicks all buttons that copy code, and lists what they copy.
+COPIED = """() => {
+  const texts = [];
+  document.addEventListener("copy", (event) => texts.push(event.target.value));
+  document.querySelectorAll("button.copybtn").forEach((button) => button.click());
+  return texts;
+}"""
 # Without animations and transitions, a page has its final colors and layout at once.
 AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !important; }"
 
@@ -304,6 +311,21 @@ def test_buttons_work_by_keyboard(book, browser):
         page.keyboard.press("Enter")
         page.keyboard.press("ArrowDown")
         page.wait_for_function("document.activeElement.closest('.dropdown-menu') !== null")
+
+
+@pytest.mark.parametrize("name", ["tutorial", "practice", "api/calibration"])
+def test_button_copies_what_can_be_run(book, browser, name):
+    """The button of a block of code copies commands without their prompts, and copies no printed results.
+
+    From a block without prompts, all is copied. `name` is the path of a page in the folder `book`, without suffix. On a
+    page each prompt and each result has a class of its own.
+    """
+    path = book / "book" / f"{name}.html"
+    with opened(browser, path) as page:
+        copied = page.evaluate(COPIED)
+    for block, text in zip(parsed(path.read_text()).select("div.highlight pre"), copied, strict=True):
+        code = "".join(part for part in block.find_all(string=True) if not part.find_parent(class_=["gp", "go"]))
+        assert list(filter(str.strip, text.split("\n"))) == list(filter(str.strip, code.split("\n")))
 
 
 @pytest.mark.parametrize("side", ["primary", "secondary"])
