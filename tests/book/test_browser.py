@@ -4,12 +4,15 @@ Pages are opened at three widths of the window, in a light and a dark theme. The
 accessibility in WCAG 2.1 AA.
 """
 
+import re
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from pypdf import PdfReader
 
 from tests.book.markup import parsed
 
@@ -556,3 +559,19 @@ def test_prints_what_is_folded(book, browser):
         page.emulate_media(media="print")
         color = "getComputedStyle(document.querySelector('#explorer-sigma'), '::placeholder').color"
         assert page.evaluate(color) == "rgba(0, 0, 0, 0)"
+
+
+def test_prints_cards_whole(book, browser):
+    """On paper of any height, a card or a figure of the explorer begins and ends on one page.
+
+    The test writes a mark at the begin and at the end of each, and looks for the marks in the PDF.
+    """
+    mark = "(all) => all.forEach((each, k) => (each.prepend(`begin-${k}.`), each.append(`end-${k}.`)))"
+    with opened(browser, book / "book" / "explorer.html") as page:
+        page.locator(".explorer-card").nth(8).wait_for()
+        page.evaluate(f"({mark})([...document.querySelectorAll('.explorer-card, #egm-explorer figure')])")
+        for height in range(400, 800, 100):
+            sheets = [sheet.extract_text() for sheet in PdfReader(BytesIO(page.pdf(height=f"{height}px"))).pages]
+            begun, ended = ([re.findall(rf"{end}-(\d+)", sheet) for sheet in sheets] for end in ("begin", "end"))
+            assert sum(map(len, begun)) > 9
+            assert list(map(set, begun)) == list(map(set, ended)), height
