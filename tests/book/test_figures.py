@@ -1,5 +1,6 @@
 """Test the figures of the built book, in the HTML and as SVG files: captions, alternative texts, fonts and colors."""
 
+import csv
 import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -7,11 +8,13 @@ from xml.etree import ElementTree
 import nbformat
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 
 from egm.study import plots
 from tests.book.markup import parsed
 from tools.execute import ROOT, chapters
+from tools.kernel.figures import drawn
 
 CSS = ROOT / "book" / "_static" / "book.css"
 # A caption must say whether its values are computed, simulated, or counted in existing data.
@@ -179,3 +182,67 @@ def test_colours_can_be_read(book, theme):
     for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:
         shown = to_rgb(colour) if theme == "light" else half_turn(1 - np.array(to_rgb(colour)))
         assert contrast(shown, behind) >= least, colour
+
+
+def table(text):
+    """Return the CSV `text` as a dictionary from (panel, name) to the list of its rows, each a dictionary."""
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        found.setdefault((row.pop("panel"), row.pop("name")), []).append(row)
+    return found
+
+
+@pytest.fixture
+def two_panels():
+    """Return the CSV of a figure with a panel of curves and one of error bars and areas, as `table` returns it."""
+    fig, (left, right) = plt.subplots(1, 2)
+    left.plot([0, 1, 2], [1 - 1e-12, 1 - 1e-13, 1], color="C0", label="near 1")
+    left.plot([1], [0.5], "s", color="C0")
+    left.plot([0, 1, 2], [3, 4, 5], color="C1")
+    left.plot([0, 1, 2], [6, 7, 8], "--", color="C0", label="large")
+    left.axhline(1)
+    right.errorbar([1, 10], [2, 3], [[0.5, 1], [0.25, 2]], label="measured")
+    right.add_patch(plt.Rectangle((1, 2), 3, 4, label="box"))
+    right.add_patch(plt.Circle((5, 5), 2, ec="C4"))
+    right.set_xscale("log")
+    text = drawn(fig)
+    plt.close(fig)
+    return table(text)
+
+
+def test_numbers_have_names(two_panels):
+    """In the CSV of a figure, everything drawn has a name, but lines across the panel are left out.
+
+    What is drawn without a name is counted, and also has the name of the last curve with the same color, if any.
+    """
+    curves, areas = ["near 1", "large (curve 2)", "curve 3", "large"], ["measured", "box", "patch 2"]
+    assert list(two_panels) == [("1", name) for name in curves] + [("2", name) for name in areas]
+
+
+def test_numbers_are_those_of_the_figure(two_panels):
+    """The CSV of a figure has coordinates in full precision, both ends of error bars, and the outlines of areas."""
+    values = {
+        key: np.array([[float(v or "nan") for v in row.values()] for row in rows]) for key, rows in two_panels.items()
+    }
+    assert values["1", "near 1"][:, 1].tolist() == [1 - 1e-12, 1 - 1e-13, 1]
+    assert values["2", "measured"].tolist() == [[1, 2, 1.5, 2.25], [10, 3, 2, 5]]
+    np.testing.assert_allclose(values["2", "box"][:, :2], [[1, 2], [4, 2], [4, 6], [1, 6], [1, 2]], rtol=1e-15)
+    np.testing.assert_allclose(np.hypot(*(values["2", "patch 2"][:, :2] - 5).T), 2, rtol=1e-4)
+
+
+def test_numbers_of_every_figure_are_complete(book):
+    """The CSV of each figure of the book has numbers, and each name in a legend of the figure is a name in the CSV.
+
+    The name may be a part of a longer one. The drawing has its texts as comments.
+    """
+    files = sorted((book / "figures").glob("*.csv"))
+    assert len(files) >= 40
+    for file in files:
+        names = {name for _, name in table(file.read_text())}
+        assert names, file.name
+        parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+        drawing = ElementTree.fromstring(file.with_suffix(".svg").read_text(), parser)
+        for legend in (tag for tag in drawing.iter() if tag.get("id", "").startswith("legend_")):
+            texts = [tag.text.strip() for tag in legend.iter(ElementTree.Comment)]
+            assert texts, file.name
+            assert not [text for text in texts if not any(text in name for name in names)], file.name
