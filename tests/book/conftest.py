@@ -154,6 +154,8 @@ x = 1
 
 By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
+Now $a$ and ($b$), "$c$" or $d$–$e$ ([$f$]), $g$ ($h$ or f($i$)).
+
 ```{eval-rst}
 .. autofunction:: egm.bounds.chebyshev
 ```

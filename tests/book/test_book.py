@@ -78,6 +78,18 @@ def test_anchors_are_unique(pages):
         assert len(anchors) == len(set(anchors)), path.name
 
 
+def test_no_line_ends_at_the_edge_of_a_formula(small):
+    """A formula, what opens right before it, and the punctuation right after it are in one element without breaks.
+
+    `small` is the folder of the HTML of a small book, one of whose lines has formulas of each kind.
+    """
+    page = parsed((small / "book" / "index.html").read_text())
+    line = next(line for line in page.select("article p") if line.get_text().startswith("Now"))
+    tied = [r"(\(b\)),", r"“\(c\)”", r"\(d\)–", r"([\(f\)]),", r"(\(h\)", r"(\(i\)))."]
+    assert [element.get_text() for element in line.select(".together")] == tied
+    assert line.get_text() == r"Now \(a\) and (\(b\)), “\(c\)” or \(d\)–\(e\) ([\(f\)]), \(g\) (\(h\) or f(\(i\)))."
+
+
 def test_nothing_is_loaded_from_the_network(book):
     """Scripts, styles, fonts and images of all pages are files of the book, not addresses on the network.
 

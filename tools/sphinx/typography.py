@@ -1,4 +1,4 @@
-"""Sphinx extension: prevent a line from beginning with the punctuation mark that follows a formula."""
+"""Sphinx extension: let no line end between a formula and the parenthesis before it or the punctuation after it."""
 
 import re
 
@@ -7,7 +7,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 
 class KeepTogether(SphinxPostTransform):
-    """Put each formula and the punctuation right after it into one HTML element.
+    """Put each formula, what opens right before it, and the punctuation right after it into one HTML element.
 
     The browser does not break a line within this element.
     """
@@ -16,15 +16,17 @@ class KeepTogether(SphinxPostTransform):
     formats = ("html",)
 
     def run(self):
-        """Put each formula and the punctuation right after it into an HTML element of the class "together"."""
+        """Put each formula and the marks at its two ends into an HTML element of the class "together"."""
         for formula in list(self.document.findall(nodes.math)):
-            follower = formula.next_node(descend=False, siblings=True)
-            mark = re.match(r"[^\w\s([]+", follower) if isinstance(follower, nodes.Text) else None
-            if mark:
-                parent, together = formula.parent, nodes.inline(classes=["together"])
-                at = parent.index(formula)
-                parent[at : at + 2] = [together, nodes.Text(follower[mark.end() :])]
-                together += [formula, nodes.Text(mark[0])]
+            parent = formula.parent
+            at = parent.index(formula)
+            beside = [parent[k] if 0 <= k < len(parent) else None for k in (at - 1, at + 1)]
+            before, after = (node if isinstance(node, nodes.Text) else "" for node in beside)
+            rest, opened = re.fullmatch(r"(.*?)([(\[“‘]*)", before, re.DOTALL).groups()
+            mark, follower = re.fullmatch(r"([^\w\s([]*)(.*)", after, re.DOTALL).groups()
+            if opened or mark:
+                together = nodes.inline("", "", nodes.Text(opened), formula, nodes.Text(mark), classes=["together"])
+                parent[at - bool(before) : at + 1 + bool(after)] = [nodes.Text(rest), together, nodes.Text(follower)]
 
 
 def setup(app):
