@@ -154,6 +154,8 @@ x = 1
 
 By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
+If $x$ is given, look for it. A page is described by sentences without formulas, from a paragraph with enough of them.
+
 Now $a$ and ($b$), "$c$" or $d$–$e$ ([$f$]), $g$ ($h$ or f($i$)).
 
 ```{eval-rst}

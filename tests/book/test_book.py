@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 
 from tests.book.markup import dead_links, parsed
 from tools.execute import ROOT, chapters
@@ -71,11 +72,46 @@ def test_links_lead_somewhere(book):
     assert dead_links(tree(book, "html")) == []
 
 
-def test_anchors_are_unique(pages):
-    """No page has two elements with the same id, because a link leads only to the first element with an id."""
-    for path, page in pages.items():
-        anchors = [tag["id"] for tag in page.find_all(id=True)]
+def test_anchors_are_unique(book):
+    """No page has two elements with the same id, because a link leads only to the first element with an id.
+
+    Pages that Sphinx makes by itself are read, too.
+    """
+    for path in book.rglob("*.html"):
+        anchors = [tag["id"] for tag in parsed(path.read_text()).find_all(id=True)]
         assert len(anchors) == len(set(anchors)), path.name
+
+
+def test_every_page_says_what_it_is(book):
+    """Each page has a language, a title of its own in the form "page — book", and a description without formulas.
+
+    The title of the first page, and that of index.html, which leads to it, is the title of the book alone.
+    """
+    pages = {name: parsed(data.decode()) for name, data in tree(book, "html").items() if name.endswith(".html")}
+    pages = {name: page for name, page in pages.items() if "/_static/" not in name}
+    titles = {name: page.title.get_text() for name, page in pages.items()}
+    whole = yaml.safe_load((ROOT / "_config.yml").read_text())["title"]
+    first = [name for name, title in titles.items() if title == whole]
+    assert sorted(first) == ["html/book/index.html", "html/index.html"]
+    assert len(set(titles.values())) == len(titles) - 1
+    assert all(titles[name].endswith(f" — {whole}") for name in pages.keys() - first)
+    assert {page.html["lang"] for page in pages.values()} == {"en"}
+    told = [page.select_one("meta[name=description]")["content"] for page in pages.values()]
+    assert all(len(text) <= 200 and not re.search(r"[\\$<>\0]", text) for text in told)
+    assert sum(len(text) >= 60 for text in told) > 0.9 * len(told)
+
+
+def test_page_is_described_by_its_first_sentences(small):
+    """A page is described by the sentences without formulas of its first paragraph that has enough of them.
+
+    Pages without such a paragraph are described by their title and that of the book. The file index.html leads to the
+    first page, also by a link. `small` is the folder of the HTML of a small book.
+    """
+    pages = {name: parsed((small / f"{name}.html").read_text()) for name in ("book/index", "search", "index")}
+    told = {name: page.select_one("meta[name=description]")["content"] for name, page in pages.items()}
+    sentence = "A page is described by sentences without formulas, from a paragraph with enough of them."
+    assert told == {"book/index": sentence} | dict.fromkeys(("search", "index"), "Private sums of Gaussian data")
+    assert pages["index"].a["href"] == "book/index.html"
 
 
 def test_no_line_ends_at_the_edge_of_a_formula(small):

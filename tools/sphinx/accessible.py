@@ -1,4 +1,4 @@
-"""Sphinx extension: correct HTML that screen readers would read wrongly, and remove what no page needs.
+"""Sphinx extension: correct HTML that screen readers would read wrongly, such as titles, and remove what no page needs.
 
 What is removed: anchors that several proofs have in common, links that load fonts early, and a script that draws icons.
 """
@@ -23,6 +23,11 @@ FINISHED = {
     r'(<p[^>]* role="heading")(?! aria-level)': r'\1 aria-level="2"',
     r'<link rel="preload" as="font"[^>]*>\s*': "",
     r'<script src="[^"]*/fontawesome/[^"]*"></script>\s*': "",
+    # A title has the form "page — book", and that of the first page is the book's alone.
+    "<title>Search - ": "<title>Search &#8212; ",
+    r"<title>(.*) &#8212; \1</title>": r"<title>\1</title>",
+    # The page of the search has two fields, its own and that of the box that opens on each page.
+    r'(?s)(<div class="bd-search-container">.*? id="search-)input"': r'\1field"',
 }
 
 
