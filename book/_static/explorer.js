@@ -646,7 +646,7 @@
   readAddress(location.hash);
   addEventListener("hashchange", ({ newURL }) => {
     const { hash } = new URL(newURL); // `location` may hold an older setting again, if its address was written meanwhile
-    if (!hash.includes("alpha=")) return;
+    if (!hash.includes("alpha=")) return keepAddress(); // a link to a section; an address without the setting would lose it
     readAddress(hash);
     refresh();
   });

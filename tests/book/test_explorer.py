@@ -924,6 +924,25 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
         assert other.inner_text(".explorer-cards") == page.inner_text(".explorer-cards")
 
 
+def test_links_to_sections_keep_the_setting(page):
+    """A link in the explorer's table of contents leads to its section, and the address soon contains the setting again.
+
+    So the setting stays if the reader goes back, goes forward, or opens the address anew. `page` is the explorer in the
+    browser.
+    """
+    type_in(page, d=7)
+    page.wait_for_url(re.compile("&d=7&"))
+    page.evaluate("addEventListener('hashchange', () => (window.heard = true), { once: true })")
+    page.click(".bd-sidebar-secondary a[href='#two-correlated-columns']")
+    page.wait_for_function("window.heard")
+    page.wait_for_url(re.compile("&d=7&"))
+    page.wait_for_function("document.getElementById('two-correlated-columns').getBoundingClientRect().top < 300")
+    for move in (page.go_back, page.go_forward, page.reload):
+        move()
+        settle(page)
+        assert page.input_value("#explorer-d") == "7"
+
+
 def test_address_may_be_old_or_bad(book, browser):
     """The explorer accepts an address without clip probability, offset and noise, and one with bad values.
 
