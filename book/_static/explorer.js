@@ -109,17 +109,22 @@
     return [...new Set(whole ? inside.map(Math.round) : inside)];
   }
 
-  /** The number that a text says; a whole one may have commas between groups of three digits, as numbers on this page do. */
+  /** The number that a decimal text says, such as "1.5e-3". */
+  const decimal = (text) => (/^[\d.e+-]+$/i.test(text) ? Number(text) : NaN);
+
+  /** The number that a text says; a whole one may have commas between groups of three digits, as numbers on this page do,
+      and no point, which might stand between groups as well, unless a power of ten follows. */
   function typed({ whole }, text) {
     const words = text.trim(), digits = whole && /^\d{1,3}(,\d{3})+$/.test(words) ? words.replaceAll(",", "") : words;
-    return digits === "" ? NaN : Number(digits);
+    return whole && /^[^e]*\.[^e]*$/i.test(digits) ? NaN : decimal(digits);
   }
 
-  /** Why a value cannot be taken, or "". */
-  function objection({ low, high, whole, symbol }, value) {
+  /** Why a value, which was typed as a text, cannot be taken, or "". */
+  function objection({ low, high, whole, symbol }, value, text = "") {
     if (Number.isFinite(value) && value >= low && value <= high && !(whole && !Number.isInteger(value))) return "";
-    const end = (value) => (whole ? counted(value) : plain(value));
-    return `${symbol} must be ${whole ? "a whole number" : "a number"} from ${end(low)} to ${end(high)}`;
+    const end = (value) => (whole ? counted(value) : plain(value)), written = whole && /\d\.\d{3}/.test(text);
+    const range = `${whole ? "a whole number" : "a number"} from ${end(low)} to ${end(high)}`;
+    return `${symbol} must be ${range}${written ? ", written as 1000 or 1,000" : ""}`;
   }
 
   /** A place for complaints about an input, and the function that puts one there. */
@@ -161,7 +166,7 @@
       changed(name);
     });
     number.addEventListener("input", () => {
-      const value = typed(parameter, number.value), words = objection(parameter, value);
+      const value = typed(parameter, number.value), words = objection(parameter, value, number.value);
       if (words) return complain(words);
       take(value);
       changed(name);
@@ -188,7 +193,10 @@
   function listed(text) {
     if (text.includes(";") && /\d,\d/.test(text)) // decimal commas, or commas between thousands
       return [[], "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"];
-    const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(Number);
+    const [, twofold] = /(?:^|[\s;])([1-9]\d{0,2}(?:\.\d{3})+,\d+)(?=,?(?:[\s;]|$))/.exec(text) ?? [];
+    if (twofold) // points between thousands, or between two numbers no space
+      return [[], `“${twofold.slice(0, 20)}” may be one number or two. Write one as 1.5 or 1200, and two with a space between them`];
+    const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(decimal);
     const fits = (value) => value >= OWN.low && value <= OWN.high;
     const wrong = entries.map((entry, i) => `entry ${i + 1}, “${entry.slice(0, 20)}”`).filter((_, i) => !fits(numbers[i]));
     const named = wrong.length > 3 ? [...wrong.slice(0, 3), `${counted(wrong.length - 3)} more`] : wrong;
@@ -236,7 +244,7 @@
       const value = Number(given[parameter.name]);
       parameter.show(parameter.name in given && !objection(parameter, value) ? value : parameter.start);
     }
-    const [numbers, words] = listed(given.sigma ?? "");
+    const [numbers, words] = listed((given.sigma ?? "").replaceAll(",", ", ")); // commas separate numbers there
     showOwn(words ? [] : numbers);
     setting.noise = Object.hasOwn(NOISES, given.noise ?? "") ? given.noise : "gaussian";
     setting.basis = Object.hasOwn(BASES, given.basis ?? "") ? given.basis : "eigenvectors";

@@ -776,9 +776,13 @@ def test_large_numbers_have_separators(page):
     assert not re.findall(r"(?<![\d.=_])\d{5,}", words)
 
 
-def test_typed_rows_may_have_separators(page):
-    """A number of rows with commas between thousands, as the explorer itself writes it, may be typed and pasted."""
-    type_in(page, n="1,234,567")
+@pytest.mark.parametrize("typed", ["1,234,567", " 1234567 ", "1.234567e6", "1234567E0"])
+def test_rows_may_be_typed_in_several_ways(page, typed):
+    """A number of rows may be typed with commas between thousands, as the explorer writes it, or with a power of ten.
+
+    `typed` is a text that says 1234567.
+    """
+    type_in(page, n=typed)
     assert page.inner_text("#explorer-n-complaint") == ""
     assert page.get_attribute("#explorer-n-slider", "aria-valuetext") == "1,234,567"
     truth = expected(**START | {"n": 1234567}, scaling="expected_norm")
@@ -858,6 +862,7 @@ def test_python_on_the_page_does_the_same(page, sigma):
 
 
 MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
+TWOFOLD = "“1.200,50” may be one number or two. Write one as 1.5 or 1200, and two with a space between them"
 ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
 
 
@@ -874,6 +879,13 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
         ("epsilon", "1,000", "ε must be a number from 0.01 to 50"),
         ("sigma", "1,5; 2,3", MIXED),
         ("sigma", "1,200; 18", MIXED),
+        ("d", "1.000", "d must be a whole number from 1 to 1000, written as 1000 or 1,000"),
+        ("n", "1.000.000", "n must be a whole number from 10 to 1,000,000,000, written as 1000 or 1,000"),
+        ("d", "0x10", "d must be a whole number from 1 to 1000"),
+        ("epsilon", "0x10", "ε must be a number from 0.01 to 50"),
+        ("sigma", "1.200,50", TWOFOLD),
+        ("sigma", "18 1.200,50, 3", TWOFOLD),
+        ("sigma", "3, 0x10", "Not numbers from 1e-100 to 1e100: entry 2, “0x10”"),
         ("sigma", "1, two 3; -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
         ("sigma", "0 " * 12345, "Not numbers from 1e-100 to 1e100: " + "; ".join(ZEROS) + "; 12,342 more"),
         ("sigma", "1 " * 1001, "At most 1000 numbers, not 1001"),
@@ -899,7 +911,16 @@ def test_bad_values_are_refused(page, name, value, words):
     assert page.inner_text(f"#explorer-{name}-complaint") == ""
 
 
-@pytest.mark.parametrize(("clip", "sigma"), [("default", ""), ("best", "18, 1200, 0.5"), ("given", "18, 1200, 0.5")])
+@pytest.mark.parametrize("sigma", ["1.25,0.125,3.5", "1.250, 0.125 3.5"])
+def test_points_are_decimal_in_a_list(page, sigma):
+    """The points of numbers in the list `sigma` are decimal ones, also before three digits, if all else is clear."""
+    type_in(page, sigma=sigma)
+    assert page.inner_text("#explorer-sigma-complaint") == ""
+    truth = 10**6 * (1.25**2 + 0.125**2 + 3.5**2)
+    assert number(page.inner_text("#explorer-sampling")) == pytest.approx(truth, rel=6e-6)
+
+
+@pytest.mark.parametrize(("clip", "sigma"), [("default", ""), ("best", "18, 1200, 0.5"), ("given", "1.125, 3")])
 def test_address_keeps_the_setting(book, browser, page, clip, sigma):
     """The explorer's address contains its setting: a new window with the address shows the same setting and results.
 
