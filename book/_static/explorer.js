@@ -321,7 +321,7 @@
     const [low, high] = [Math.log(y0), Math.log(y1)];
     const y = (v) => height - bottom - ((height - top - bottom) * (Math.log(v) - low)) / (high - low);
     const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
-    const [across, up] = [ticks(x0, x1), ticks(y0, y1)];
+    const [across, up] = [ticks(x0, xs[xs.length - 1]), ticks(y0, y1)];
     for (const [v, name] of up.named) {
       svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
       svg.append(svgText({ x: left - 7, y: y(v) + 4, "text-anchor": "end" }, name));
@@ -360,7 +360,7 @@
       const width = ruler.measureText(text.replace("_", "")).width + 4;
       let best = { cost: Infinity };
       for (const [px, py] of dense[i].filter((_, k) => k % (closed ? 2 : 10) === 0)) {
-        [-9, 17, -24, 32].forEach((dy, far) => {
+        [-9, 17, -26, 34].forEach((dy, far) => {
           const x = Math.max(frame.left + 6, Math.min(px - width / 2, frame.right - width)), y = py + dy;
           const beside = (other) => x > other.x + other.width + 6 || other.x > x + width + 6;
           const over = placed.filter((other) => Math.abs(other.y - y) < 17 && !beside(other));

@@ -556,20 +556,26 @@ def test_every_arrow_key_is_a_step(page, name, typed):
     assert press(page, name, "PageDown", "PageDown")[-1] < first
 
 
-def test_figures_have_a_point_for_each_coordinate(page):
+@pytest.mark.parametrize("d", [1, 2, 37])
+def test_figures_have_a_point_for_each_coordinate(page, d):
     """The explorer draws standard deviations, noise and scaling factors as lines with one point for each coordinate.
 
-    The points are in the order of the coordinates. The standard deviations sigma fall from coordinate to coordinate,
-    and the factors b, by which the coordinates are multiplied before clipping, rise.
+    The points are in the order of the `d` coordinates, and the axis names none beyond the last. The standard deviations
+    sigma fall from coordinate to coordinate, and the factors b, by which the coordinates are multiplied before
+    clipping, rise.
     """
-    type_in(page, **START | {"d": 37})
+    type_in(page, **START | {"d": d})
     figures = page.locator("#egm-explorer figure")
     drawn = [points(figures.nth(figure).locator("polyline").nth(line)) for figure, line in ((0, 0), (0, 1), (1, 0))]
     for x, _ in drawn:
-        assert x.shape == (37,)
+        assert x.shape == (d,)
         assert np.all(np.diff(x) > 0)
     assert np.all(np.diff(drawn[0][1]) > 0)  # a smaller spread is lower on the screen
     assert np.all(np.diff(drawn[2][1]) < 0)
+    for figure in (0, 1):
+        *ticks, title = figures.nth(figure).locator("text[text-anchor=middle]").all_text_contents()
+        assert title == "coordinate j"
+        assert 1 == number(ticks[0]) <= number(ticks[-1]) <= d
 
 
 def points(line):
@@ -675,6 +681,7 @@ EXTREMES = [
     "#alpha=10&d=1000&n=1000000000&epsilon=1&delta=1e-6&scaling=expected_norm",
     "#alpha=10&d=1000&n=1000000000&epsilon=0.01&delta=1e-12&scaling=optimal",
     "#alpha=0&d=1&n=10&epsilon=50&delta=0.1&scaling=none",
+    "#alpha=0.5&d=1&n=10&epsilon=50&delta=0.1&scaling=optimal&p=0.5&noise=l2",
     "#alpha=0&d=1000&n=10&epsilon=50&delta=0.1&scaling=optimal",
     "#alpha=5&d=2&n=10&epsilon=0.01&delta=1e-12&scaling=expected_norm&offset=3",
     "#alpha=0.3&d=30&n=1000000000&epsilon=0.01&delta=1e-12&scaling=optimal&p=best&offset=1",
