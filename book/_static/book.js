@@ -75,12 +75,14 @@ const switchCode = (folds) => {
   document.querySelector("article h1").after(button);
 };
 
-// The entries of the ledger that contain some words: the others are hidden, and the boxes of these are open.
+// The entries of the ledger that contain some words: the others are hidden, and the boxes of these are open. A link to a
+// hidden entry clears the words.
 const filterEntries = (boxes) => {
-  const input = document.createElement("input");
+  const input = document.createElement("input"), none = document.createElement("p");
+  none.setAttribute("role", "status");
   Object.assign(input, { type: "search", className: "filter form-control", placeholder: "Only entries with these words" });
   input.setAttribute("aria-label", "Only entries with these words");
-  input.addEventListener("input", () => {
+  const filter = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     boxes.forEach((box) => {
       const rows = [...box.querySelectorAll("tbody tr")];
@@ -88,8 +90,20 @@ const filterEntries = (boxes) => {
       box.hidden = rows.every((row) => row.hidden);
       box.open = words.length > 0 && !box.hidden;
     });
-  });
-  document.querySelector("article > section > section:has(details.entries)").before(input);
+    none.textContent = [...boxes].every((box) => box.hidden) ? "No entry matches." : "";
+  };
+  const reveal = (hash) => {
+    const place = document.getElementById(decodeURIComponent(hash.slice(1))), box = place?.closest("details.entries");
+    if (!box || !place.closest("[hidden]")) return;
+    input.value = "";
+    filter();
+    box.open = true;
+    place.scrollIntoView();
+  };
+  input.addEventListener("input", filter);
+  document.addEventListener("click", ({ target }) => reveal(target.closest("a[href^='#']")?.hash ?? ""));
+  addEventListener("hashchange", () => reveal(location.hash));
+  document.querySelector("article > section > section:has(details.entries)").before(input, none);
 };
 
 // A link to an equation or a statement shows it while the pointer or the keyboard is there. The script with all of them is

@@ -272,7 +272,8 @@ def test_entries_are_filtered(book, browser):
     """If words are typed into the filter of the page of claims, the page shows only the entries with all these words.
 
     An entry is a statement of Poulsen's report or the lecture notes. The filter ignores upper and lower case. If the
-    words are deleted, no entry is visible, because all boxes with entries are closed again.
+    words are deleted, no entry is visible, because all boxes with entries are closed again. If no entry has the words,
+    the page says so.
     """
     with opened(browser, book / "book" / "claims.html") as page:
         rows = page.locator("details.entries tbody tr")
@@ -281,8 +282,38 @@ def test_entries_are_filtered(book, browser):
         texts = rows.locator("visible=true").all_inner_texts()
         assert 0 < len(texts) < rows.count()
         assert all("bordered" in text.lower() and "hessian" in text.lower() for text in texts)
+        words.fill("no such words")
+        page.get_by_role("status").filter(has_text="No entry matches.").wait_for()
         words.fill("")
         assert not rows.locator("visible=true").count()
+        assert not page.get_by_text("No entry matches.").count()
+
+
+@pytest.mark.parametrize("way", ["click", "click again", "address"])
+def test_link_to_a_filtered_entry_clears_the_filter(book, browser, way):
+    """A link to an entry that the filter of the page of claims hides leads to this entry, and clears the filter.
+
+    The reader clicks the link (`way` is "click"), clicks it although the address has its anchor already, or types the
+    anchor into the address.
+    """
+    with opened(browser, book / "book" / "claims.html") as page:
+        words = page.get_by_role("searchbox", name="Only entries with these words")
+        link = page.locator("#what-does-not-hold li a[href^='#ledger-']").first
+        anchor = link.get_attribute("href")
+        if way == "click again":
+            link.click()
+        words.fill("bordered hessian")
+        assert not page.locator(anchor).is_visible()
+        if way == "address":
+            page.evaluate("anchor => { location.hash = anchor; }", anchor)
+        else:
+            link.click()
+        page.wait_for_function(
+            "([anchor]) => { const { top } = document.querySelector(anchor).getBoundingClientRect();"
+            "return document.querySelector(anchor).checkVisibility() && top > 0 && top < 300; }",
+            arg=[anchor],
+        )
+        assert words.input_value() == ""
 
 
 def test_theme_changes_by_keyboard(book, browser):
