@@ -299,11 +299,14 @@
     return [Math.min(least / 1.5, middle / 4), Math.max(most * 1.5, middle * 4)];
   }
 
-  /** Ticks of a log axis: named powers of ten, at most about six, and unnamed ones between them. */
-  function ticks(low, high) {
+  /** Ticks of a log axis of so many pixels: named powers of ten, at most about six, and unnamed ones between them, as many
+      as are two pixels apart. */
+  function ticks(low, high, pixels) {
     const powers = decades(low, high), inside = (v) => v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9);
-    const every = Math.ceil(powers.filter(inside).length / 6), few = powers.length <= 12;
-    const between = few ? powers.flatMap((v) => [2, 3, 4, 5, 6, 7, 8, 9].map((k) => k * v)) : powers;
+    const every = Math.ceil(powers.filter(inside).length / 6), power = pixels / Math.log10(high / low);
+    const apart = (digits) => Math.min(...digits.map((k, i) => Math.log10((digits[i + 1] ?? 10) / k))) * power >= 2;
+    const digits = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1]].find(apart) ?? [];
+    const between = powers.flatMap((v) => digits.map((k) => k * v));
     const most = powers.filter((v, i) => inside(v) && i % every === 0), steps = powers.flatMap((v) => [v, 2 * v, 5 * v]);
     const named = most.length > 1 ? most : steps.filter(inside), near = named.every((v) => v >= 1e-3 && v < 1e4);
     const name = (v) => {
@@ -321,7 +324,7 @@
     const [low, high] = [Math.log(y0), Math.log(y1)];
     const y = (v) => height - bottom - ((height - top - bottom) * (Math.log(v) - low)) / (high - low);
     const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
-    const [across, up] = [ticks(x0, xs[xs.length - 1]), ticks(y0, y1)];
+    const [across, up] = [ticks(x0, xs[xs.length - 1], width - left - right), ticks(y0, y1, height - top - bottom)];
     for (const [v, name] of up.named) {
       svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
       svg.append(svgText({ x: left - 7, y: y(v) + 4, "text-anchor": "end" }, name));

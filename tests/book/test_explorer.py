@@ -615,17 +615,20 @@ def test_gain_is_drawn(page, scaling, alpha):
 def test_old_curve_stays_until_the_new_one_is_there(page):
     """While the explorer computes the curve of the gain for a new setting, it still shows the old curve, in gray.
 
-    The gain is the variance of the noise without scaling over that with scaling. A scaling multiplies the coordinates
-    before clipping and noise.
+    A word says that the new curve is being computed. The gain is the variance of the noise without scaling over that
+    with scaling. A scaling multiplies the coordinates before clipping and noise.
     """
     page.locator("#explorer-gains[aria-busy=false]").wait_for()
     page.check("#explorer-scaling-optimal")
     type_in(page, d=971)
     gray = page.locator("#explorer-gains[aria-busy=true] polyline").first
     assert gray.evaluate("line => getComputedStyle(line).stroke") != "rgb(0, 114, 178)"
+    word = "figure => getComputedStyle(figure, '::after').content"
+    assert page.locator("#explorer-gains[aria-busy=true]").evaluate(word) == '"Computing …"'
     chart = page.locator("#explorer-gains[aria-busy=false]")
     chart.wait_for()
     assert chart.locator("polyline").count() == 2
+    assert chart.evaluate(word) == "none"
 
 
 def test_colors_are_those_of_the_figures(explorer):
@@ -695,7 +698,8 @@ EXTREMES = [
 ]
 # Waits until the browser has drawn two frames, and so the figures for a new width of the window.
 DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# Lists texts that leave the frame of their figure, labels of lines that overlap, and figures that leave the page.
+# Lists texts that leave the frame of their figure, labels of lines that overlap, figures that leave the page, and axes
+# with ticks that are less than two pixels apart.
 STRAY = """() => {
   const found = [];
   for (const svg of document.querySelectorAll(":is(#egm-explorer, #egm-pair) svg")) {
@@ -705,6 +709,12 @@ STRAY = """() => {
     for (const [text, box] of texts) {
       const across = box.left >= frame.left && box.right <= frame.right;
       if (!across || box.top < frame.top || box.bottom > frame.bottom) found.push(text.textContent);
+    }
+    for (const at of ["x", "y"]) {
+      const ends = [...svg.querySelectorAll("line.tick")].map((tick) => [tick[at + 1], tick[at + 2]]);
+      const pairs = ends.map((pair) => pair.map((end) => end.baseVal.value));
+      const places = [...new Set(pairs.filter(([a, b]) => a === b).map(([a]) => a.toFixed(3)))].sort((a, b) => a - b);
+      if (places.some((place, i) => place - places[i - 1] < 1.99)) found.push(`ticks along ${at}`);
     }
     const labels = texts.filter(([text]) => text.getAttribute("class"));
     labels.forEach(([text, box], i) => {
@@ -722,6 +732,8 @@ STRAY = """() => {
 @pytest.mark.parametrize("address", EXTREMES)
 def test_no_label_leaves_the_frame(explorer, address):
     """For extreme settings, each text in a figure of the explorer is inside the figure, and no labels of lines overlap.
+
+    Nor do the ticks of an axis become one bar: they are at least two pixels apart.
 
     `address` has the setting. When the window becomes as narrow as a phone, the figures are drawn again.
     """
