@@ -155,6 +155,20 @@ def test_page(book, browser, page_name):
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "name", ["book/practice", "notebooks/02-gaussian-mechanism", "book/api/bases", "book/api/study"]
+)
+def test_long_names_break_on_a_narrow_phone(book, browser, name):
+    """In a window of 320 pixels, the least width in WCAG 2.1, a page with long names in code does not scroll sideways.
+
+    `name` is the path of the page without suffix in `book`, the folder of the built HTML.
+    """
+    with opened(browser, book / f"{name}.html") as page:
+        page.set_viewport_size({"width": 320, "height": 900})
+        page.evaluate(SETTLED)
+        assert page.evaluate("looking.wrong().tooWide ?? []") == []
+
+
 PLANTED = {
     "tooWide": "<p style='width: 3000px'>A wide line</p>",
     "cutOff": "<p style='overflow: hidden; white-space: nowrap; width: 3em'>A line that is cut off</p>",
