@@ -28,7 +28,7 @@ from egm._adaptive.declared import MOST
 from egm._cli.options import SCALINGS, VECTORS, spelled, split
 from egm._cli.terminal import Mistake, from_csv, is_terminal, tell
 from egm._files.columns import refuse_twins
-from egm._files.source import Vector
+from egm._files.source import TextError, Vector
 from egm._rows import people
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
@@ -326,7 +326,9 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
     user, if --rows is missing although the number is private, if there are no rows, or if the number is public and is
     not that of the file. The rows of a CSV file must be counted for this. They are counted only if --rows is missing,
-    or if the number is public and --budget is given; otherwise the two numbers are not compared.
+    or if the number is public and --budget is given; otherwise the two numbers are not compared. They are also not
+    compared if text in a cell makes the number doubtful. A cell is private, and the release raises the error for it
+    after the cost is recorded.
     """
     if labels_of(args):
         return int(args.rows)
@@ -334,7 +336,13 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
     count, is_public = table.count, args.neighbors == "replace_one"
     if count is None and (args.rows is None or (is_public and args.budget is not None)):
-        count = sum(progress(table.counts(), None, args, rows_of=int))
+        counted = 0
+        try:
+            for some in progress(table.counts(), None, args, rows_of=int):
+                counted += some
+            count = counted
+        except TextError:
+            count = None if args.rows else counted
     n: int = args.rows or count  # type: ignore[assignment]  # one of them is known
     if n < 1:
         raise Mistake(f"{_data(args)}: has no rows")

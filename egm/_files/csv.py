@@ -5,6 +5,7 @@ An error message never shows the value of a cell, which may be private.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
@@ -19,7 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, reading, rows_in_a_block, wrong
+from egm._files.source import (
+    FileError,
+    Given,
+    Labels,
+    Source,
+    TextError,
+    Vector,
+    numbered,
+    reading,
+    rows_in_a_block,
+    wrong,
+)
 from egm._types import Array
 from egm._validate import MISSING
 
@@ -32,7 +44,10 @@ _ABOVE = "--skip-lines leaves out lines above the table"
 _CHOOSE = " (--missing says what becomes of it)"
 _POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
 _OPEN = "a quote is not closed"
+_NO_TEXT = "\udcff"  # stands for bytes that are no text in the encoding of the file; no text has this character
 _SAY = "say whether it is a header (--header yes or no)"
+
+codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]  # of decoding
 
 
 @dataclass(frozen=True)
@@ -47,12 +62,13 @@ class _Text:
     path: Path
     given: Given
 
-    def records(self, blanks: bool = False) -> Generator[str, None, None]:
+    def records(self, blanks: bool = False, strict: bool = True) -> Generator[str, None, None]:
         """Yield the records of the table in the file, which is unpacked if its name ends in .gz.
 
-        The blank lines at the end of the file are left out unless `blanks` is true.
+        The blank lines at the end of the file are left out unless `blanks` is true. Bytes that are no text in the
+        encoding of the file raise a UnicodeError; if `strict` is false, one character stands for them.
         """
-        with self._opened() as file:
+        with self._opened("strict" if strict else "egm.no_text") as file:
             blank, first = 0, next(file, "").removeprefix("\ufeff")  # the byte order mark
             lines = itertools.islice(itertools.chain([first] if first else [], file), self.given.skip_lines, None)
             for line in lines:
@@ -76,12 +92,25 @@ class _Text:
         """Return whether `record` has nothing but spaces in it, and no delimiter: a row of empty cells is not blank."""
         return record.isspace() and self.given.delimiter not in record
 
-    def _opened(self) -> Any:
-        """Return the file, or the bytes of standard input, opened for reading text."""
+    def require_text(self, number: int, record: str) -> None:
+        """Raise an error if a cell in `record`, which begins in line `number` of the file, makes its end doubtful.
+
+        The error is a UnicodeError for bytes that are no text, and a TextError for a quote that is not closed.
+        """
+        if _NO_TEXT in record:
+            raise UnicodeError
+        if record.count('"') % 2:
+            self.cells(number, record)
+
+    def _opened(self, errors: str) -> Any:
+        """Return the file, or the bytes of standard input, opened for reading text.
+
+        `errors` says what becomes of bytes that are no text, as in the function `open` of Python.
+        """
         if self.given.spooled is not None:
-            return io.TextIOWrapper(io.BufferedReader(_Bytes(self.given.spooled)), self.given.encoding)
+            return io.TextIOWrapper(io.BufferedReader(_Bytes(self.given.spooled)), self.given.encoding, errors)
         opened = gzip.open if self.path.suffix.lower() == ".gz" else open
-        return opened(self.path, "rt", encoding=self.given.encoding)
+        return opened(self.path, "rt", encoding=self.given.encoding, errors=errors)
 
     def _whole(self, line: str, lines: Iterator[str]) -> str:
         """Return the record that begins with `line`; as long as a quote is open in it, append the next of the `lines`.
@@ -106,24 +135,27 @@ class _Text:
     def cells(self, number: int, record: str) -> list[str]:
         """Return the cells of `record`, which begins in line `number` of the file, without the spaces around each cell.
 
-        Raise a FileError if the quotes in the record are wrong or a cell is too long.
+        Raise a TextError if the quotes in the record are wrong or a cell is too long.
         """
         try:
             (cells,) = csv.reader([record], strict=True, delimiter=self.given.delimiter)
         except csv.Error as error:
             reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
-            raise FileError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
+            raise TextError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:
         """Return the cells of the first record of the file.
 
         Raise a FileError if the first record is missing or blank, or seems to have another delimiter. In the last case
-        the message includes the text `hint`, which says what to do.
+        the message includes the text `hint`, which says what to do. Raise a UnicodeError if the record has bytes that
+        are no text and may have names. Such bytes in other records are left to the reader of the rows.
         """
-        line = next(self.records(blanks=True), None)
+        line = next(self.records(blanks=True, strict=False), None)
         if line is None or self.is_blank(line):
             raise FileError(f"{self.path}: {'is empty' if line is None else f'line {self.first} is blank ({_ABOVE})'}")
+        if self.given.header != "no" and _NO_TEXT in line:
+            raise UnicodeError
         own = (self.given.delimiter, self.given.decimal)
         others = [mark for mark in ";\t|," if mark in line and mark not in own]
         if self.given.delimiter not in line and others and not re.fullmatch(r'\s*"[^"]*"\s*', line):
@@ -209,7 +241,7 @@ def table(path: Path, given: Given) -> Source:
     result is None, because a CSV file does not say how many rows it has.
     """
     text = _Text(path, given)
-    if given.header == "no" and given.width and next(text.records(given.width == 1), None) is None:
+    if given.header == "no" and given.width and next(text.records(given.width == 1, strict=False), None) is None:
         return Source(numbered(given.width), None, lambda values, labels: iter(()), lambda: iter(()))
     names = text.header("--delimiter says which character stands between columns")
     skip = int(_has_names(text, names))
@@ -226,10 +258,24 @@ def table(path: Path, given: Given) -> Source:
                 start, first = start + len(taken), first + "".join(taken).count("\n")
 
     def counts() -> Iterator[int]:
+        rows, line, first_wrong = -skip, text.first, None
         with reading(path, given.encoding):
-            records = itertools.islice(text.records(blanks), skip, None)
-            while part := sum(1 for _ in itertools.islice(records, _COUNTED)):
-                yield part
+            for record in text.records(blanks, strict=False):
+                lines = record.count("\n")
+                try:
+                    text.require_text(line, record)
+                    rows += 1
+                except (UnicodeError, TextError) as error:
+                    first_wrong = first_wrong or error
+                    rows += max(1, lines)  # without the wrong quote, each of them would be a row
+                line += lines
+                if rows >= _COUNTED:
+                    yield rows
+                    rows = 0
+            if rows > 0:
+                yield rows
+            if first_wrong is not None:
+                raise first_wrong
 
     return Source(names, None, read, counts)
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["FileError", "Given", "Labels", "Source", "Vector", "numbered", "reading", "rows_in_a_block", "wrong"]
+__all__ = ["FileError", "Given", "Labels", "Source", "TextError", "Vector", "numbered", "reading", "rows_in_a_block"]
+__all__ += ["wrong"]
 
 _BLOCK = 1 << 18  # numbers in a block
 
@@ -35,6 +36,10 @@ class FileError(ValueError):
     ...     print("refused")
     refused
     """
+
+
+class TextError(FileError):
+    """Error for text in a file that cannot be divided into cells; it says something about a cell, which is private."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Source:
     `names` is the list of the names of all columns. `count` is the number of rows, or None if it is not known. The
     function `read` takes the indices of the columns that hold values and of those that hold labels, such as ids of
     persons, and yields pairs: a block of rows of the values, and a list of arrays of labels. The function `counts`
-    yields whole numbers whose sum is the number of rows. `require` takes the arguments of `read`, and raises a
+    yields whole numbers whose sum is the number of rows; if text of a cell makes this number doubtful, it raises a
+    TextError at the end. `require` takes the arguments of `read`, and raises a
     FileError for a column of the wrong type, without reading a row. `label_type` takes the index of a column of labels,
     and returns NumPy's type for them.
     """
@@ -94,7 +100,7 @@ def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
         raise FileError(f"{path}: {error.strerror or error}") from None
     except UnicodeError:
         hint = " (save it as UTF-8)" if encoding is None else " (--encoding can name another)"
-        raise FileError(f"{path}: is not {(encoding or 'utf-8').upper()} text{hint}") from None
+        raise TextError(f"{path}: is not {(encoding or 'utf-8').upper()} text{hint}") from None
 
 
 def wrong(value: float) -> str:

@@ -1618,6 +1618,36 @@ def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command)
     assert len(Budget("b.budget").history) == 1
 
 
+@pytest.mark.parametrize("options", [("--rows", N), (), ("--rows", N, "--neighbors", "add_remove")])
+@pytest.mark.parametrize("row", [0, 7, N - 1])
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [(b"caf\xe9", "is not UTF-8 text (--encoding can name another)"), (b'"open', "line {}: a quote is not closed")],
+)
+def test_text_of_a_cell_never_makes_a_refusal_free(egm, options, row, cell, told):
+    """If a cell cannot be read as text, a release fails after its cost is recorded, in whichever row the cell is.
+
+    The cell is in a column that is not summed. Which rows `egm` happens to read before it records the cost must not
+    decide.
+    """
+    lines = [",".join(map(repr, values)).encode() + b",fine" for values in rows().tolist()]
+    lines[row] = lines[row].replace(b"fine", cell)
+    Path("data.csv").write_bytes(b"\n".join([b"age,mass,pay,note", *lines]))
+    new = ("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", *options[2:])
+    assert egm(*new) == (0, b"", [])
+    code, _, err = egm(*SUM, *options, "--columns", ",".join(NAMES), "--budget", "b.budget")
+    assert (code, err) == (2, [f"egm: data.csv: {told.format(row + 2)} (the charge to b.budget stays)"])
+    assert len(Budget("b.budget").history) == 1
+
+
+def test_names_that_are_no_text_cost_nothing(egm):
+    Path("data.csv").write_bytes(b"age,mass,pay,caf\xe9\n" + b"1,2,3,4\n" * N)
+    assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
+    code, _, err = egm(*SUM, "--rows", N, "--columns", ",".join(NAMES), "--budget", "b.budget")
+    assert (code, err) == (2, ["egm: data.csv: is not UTF-8 text (--encoding can name another)"])
+    assert not Budget("b.budget").history
+
+
 def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
     options = ("--epsilon", "1", "--delta", "1e-6", "--simulation", "--rule", "zcdp")
     assert egm("budget", "new", "b.budget", *options) == (0, b"", [])
