@@ -37,6 +37,7 @@ __all__ += ["require_keys", "require_person", "vector"]
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _PIECE = 1 << 18  # labels that are looked up at a time
+_CHARACTERS = 1000  # of the longest text that may be a label: in NumPy each text takes as much memory as the longest
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
 _NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
@@ -239,7 +240,8 @@ def _typed(name: str, found: Labels) -> Labels:
 
     The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
     return `found` unchanged. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together
-    into 64 bits, and for a text that ends in a null character, which NumPy would remove.
+    into 64 bits, for a text that ends in a null character, which NumPy would remove, and for a text of more than 1000
+    characters.
     """
     if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
         return found
@@ -248,6 +250,8 @@ def _typed(name: str, found: Labels) -> Labels:
     if all(isinstance(label, str) for label in found):
         if any(label.endswith("\0") for label in found):  # NumPy would remove it
             raise ValueError(f"{name} must not have texts that end in a null character")
+        if any(len(label) > _CHARACTERS for label in found):
+            raise ValueError(f"{name} must not have texts of more than {_CHARACTERS} characters")
         return found.astype(np.str_)
     if all(isinstance(label, np.datetime64) for label in found):
         return _in_one_unit(name, np.array(found.tolist()), found)

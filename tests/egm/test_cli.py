@@ -1508,17 +1508,24 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
     assert egm(*SUM_OF_PEOPLE, "--rows", "300", *options)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("", "row 1 (line 2), column 'who': missing"),
+        ("0" * 1001, "--person must not have texts of more than 1000 characters (the charge"),
+    ],
+)
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
-def test_a_missing_person_is_charged(egm, people, command):
-    """If a row has no person, a release fails, but its cost stays recorded in the budget.
+def test_a_wrong_person_is_charged(egm, people, command, wrong, told):
+    """If a person is missing or has a long text, a release fails, but its cost stays recorded in the budget.
 
     The reason is that the error reveals something about the data. `command` has the arguments of `egm`, and `people`
     writes the file.
     """
-    people(["", *range(N - 1)])
+    people([wrong, *range(1, N)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")
-    assert "row 1 (line 2), column 'who': missing" in err[0]
+    assert told in err[0]
     assert len(Budget("b.budget").history) == 1
 
 

@@ -656,6 +656,7 @@ WRONG_IDS = {  # (the argument person for the data ROWS, message)
     "ids of which one is NA": (["a", "NA", "b", "b"], "must not have missing"),
     "ids of two types": ([1, "1", 2, 2], "^person must be a vector of numbers"),
     "ids of which one ends in null": (["a", "a\0", "b", "b"], "end in a null character"),
+    "ids of which one is long": (["secret" * 167, "a", "b", "b"], "must not have texts of more than 1000 characters"),
     "too few ids": (PEOPLE[1:], "^person must have one entry for each row"),
     "a name for an array": ("id", "^person must be an array"),
     "NaN ids": ([1, 2, np.nan, 3], "^person must not have missing labels"),
