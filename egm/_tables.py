@@ -315,9 +315,12 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     No entry is read, so the column may be empty. The types are those that `label_type` returns.
     """
     dtype = column.dtype
-    name = type(dtype).__name__
-    if getattr(column.to_native(), "dtype", None) == np.dtype(object):  # its entries may have any type
+    name, native = type(dtype).__name__, column.to_native()
+    held = getattr(native, "dtype", None)
+    if held == np.dtype(object):  # its entries may have any type
         return None
+    if name == "Categorical" and hasattr(held, "pyarrow_dtype"):  # in pandas, a dictionary of Arrow has no categories
+        return _dtype(_as("Series", native[:0].astype(type(held)(held.pyarrow_dtype.value_type))))
     if name == "Categorical":
         return _dtype(column.cat.get_categories()[:0])
     if name in ("Object", "Unknown"):

@@ -33,6 +33,8 @@ MAKERS = {
     "categories": lambda columns: pd.DataFrame(columns).astype({"group": "category"}),
     "dictionary": lambda columns: pa.table(columns | {"group": pa.array(columns["group"]).dictionary_encode()}),
 }
+MAKERS["dictionary in pandas"] = lambda columns: MAKERS["dictionary"](columns).to_pandas(types_mapper=pd.ArrowDtype)
+MAKERS["dictionary in dask"] = lambda columns: dd.from_pandas(MAKERS["dictionary in pandas"](columns), npartitions=2)
 
 
 def grouped(keys):
@@ -96,6 +98,21 @@ def test_a_column_of_objects_may_have_labels_of_any_type(kind):
         tables = X, X.astype({"group": "category"}), dd.from_pandas(X, npartitions=2)
         for table, by in (*((table, "group") for table in tables), (X[["x"]], labels)):
             assert charges(grouped(LABELS[kind][:2]), table, by=by)
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("kind", LABELS)
+def test_each_library_gives_the_labels_of_the_rows(library, kind):
+    """The person and the group of a row are the same in each library, also in one that stores labels as categories."""
+    labels = as_dates(library, kind, LABELS[kind])
+    X = MAKERS[library]({"x": [0.5, 1.0, 2.0, 4.0], "group": labels})
+    persons = GaussianDataMechanism({"x": 8.0}, 3, 1.0, 1e-6, per_person="sum")
+    plain = {"x": np.array([0.5, 1.0, 2.0, 4.0])[:, None], "group": LABELS[kind]}
+    for made, label in ((persons, "person"), (grouped(list(dict.fromkeys(LABELS[kind]))), "by")):
+        found = made.release(X, **{label: "group"}, rng=np.random.default_rng(1))
+        expected = made.release(plain["x"], **{label: plain["group"]}, rng=np.random.default_rng(1))
+        for one, other in zip(*([it] if label == "person" else it.values() for it in (found, expected)), strict=True):
+            assert np.array_equal(one.estimate, other.estimate)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
