@@ -58,9 +58,10 @@ Release the means of the columns of a file, with (epsilon, delta)-differential p
 
 The release is that of `egm sum`. Its output has, for each column, the mean and the standard deviation of its noise, the
 bounds low and high between which the mean of these rows lies with 95 percent confidence, and population_low and
-population_high, the bounds for the mean of the population from which the rows are a random sample. The bounds hold if
-center and sigma are as good as --center-std and --sigma-factor say, and the rows are nearly normal: of skewed rows,
-clipping may take more.
+population_high, the bounds for the mean of the population from which the rows are a random sample. With --sample, low
+and high are bounds for the mean of the secret sample, and not of all rows: publish population_low and population_high.
+The bounds hold if center and sigma are as good as --center-std and --sigma-factor say, and the rows are nearly normal:
+of skewed rows, clipping may take more.
 
 example:
   egm mean visits.csv --sigma sigma.csv --center center.csv --person id --per-person mean --by region
@@ -197,7 +198,9 @@ def _sample(it: _Parser) -> None:
     """Add the option --sample to `it`, the parser of a command that makes a release."""
     text = """release the sum, or the means, of a random sample: each row, or all rows of each person, is in it with the
         probability Q, and the budget is charged less. Goes with --budget and --neighbors add_remove; --rows is still
-        the number of rows, or of persons, in the file. For one sum this rarely pays"""
+        the number of rows, or of persons, in the file. For one sum this rarely pays. The estimates are those of the
+        sample; of the bounds of a mean, publish population_low and population_high, because low and high are for the
+        mean of the sample"""
     it.option("--sample", text, type=_share, metavar="Q")
 
 

@@ -1719,6 +1719,8 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
     text = egm("budget", "show", "b.budget")[1].decode()
     assert "GaussianDataMechanism (sample of 0.25), epsilon = " in text
     assert "gaussian_steps (100 times, sample of 0.004), epsilon = " in text
+    told = " ".join(egm(command, "--help")[1].decode().split())
+    assert "publish population_low and population_high, because low and high are for the mean of the sample" in told
 
 
 @pytest.mark.slow
