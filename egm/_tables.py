@@ -183,17 +183,30 @@ def _others(name: str, frame: Any) -> list[int]:
     for j, (column, dtype) in enumerate(empty.schema.items()):
         if _is_of_numpy(dtype):
             continue
-        none = None if dtype.is_numeric() or _is_null(empty[:, j]) else empty[:, j].to_numpy()
-        if none is not None and (none.dtype.kind not in "biuf" or none.ndim != 1):
-            native = empty[:, j].to_native()
+        native = empty[:, j].to_native()
+        known = dtype.is_numeric() or _is_decimal(empty[:, j]) or str(getattr(native, "type", None)) == "null"
+        if not known and not _is_like_numbers(empty, j):
             raise _no_numbers(name, column, native.dtype if hasattr(native, "dtype") else native.type)
         found.append(j)
     return found
 
 
-def _is_null(column: Any) -> bool:
-    """Return whether `column` of the library narwhals has Arrow's type for a column in which all values are missing."""
-    return str(getattr(column.to_native(), "type", None)) == "null"
+def _is_like_numbers(empty: Any, j: int) -> bool:
+    """Return whether column j of `empty`, a data frame of the library narwhals without rows, can be cast to doubles."""
+    with contextlib.suppress(NotImplementedError):  # Arrow makes no doubles of its dates
+        none = empty[:, j].to_numpy()
+        if none.dtype.kind in "biuf" and none.ndim == 1:
+            _cast(empty, [j])
+            return True
+    return False
+
+
+def _is_decimal(column: Any) -> bool:
+    """Return whether `column` of the library narwhals holds decimal numbers, of any number of bits."""
+    native = column.to_native()
+    held = getattr(native, "dtype", None)
+    kind = getattr(held, "pyarrow_dtype", getattr(native, "type", held))
+    return str(kind).lower().startswith("decimal")
 
 
 def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
@@ -210,10 +223,14 @@ def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
 
 
 def _cast(frame: Any, others: list[int]) -> Any:
-    """Return `frame`, a data frame of the library narwhals, with the columns of indices `others` cast to doubles."""
+    """Return `frame`, a data frame of the library narwhals, with the columns of indices `others` cast to doubles.
+
+    Decimal numbers are cast through text, which alone gives the nearest doubles in each library.
+    """
     import narwhals.stable.v2 as nw
 
-    cast = [frame[:, j].cast(nw.Float64) for j in others]
+    columns = [frame[:, j] for j in others]
+    cast = [(it.cast(nw.String) if _is_decimal(it) else it).cast(nw.Float64) for it in columns]
     return frame.with_columns(*cast) if cast else frame
 
 

@@ -260,9 +260,10 @@ TYPES = {
     "pandas": [
         *("bool", "uint8", "float16", "longdouble", "Int64", "Float32", "boolean", "category", "Sparse[float]"),
         *("int64[pyarrow]", "double[pyarrow]", "bool[pyarrow]", pd.ArrowDtype(pa.decimal128(3, 1))),
+        pd.ArrowDtype(pa.decimal256(50, 1)),
     ],
     "polars": [pl.Boolean, pl.UInt8, pl.Float32, pl.Int128, pl.Decimal(3, 1)],
-    "pyarrow": [pa.bool_(), pa.uint8(), pa.float16(), pa.decimal128(3, 1), "dictionary"],
+    "pyarrow": [pa.bool_(), pa.uint8(), pa.float16(), pa.decimal128(3, 1), pa.decimal256(50, 1), "dictionary"],
 }
 CASES = [(library, dtype) for library, types in TYPES.items() for dtype in types]
 WITHOUT_GAPS = "bool", "uint8"  # types of pandas
@@ -285,6 +286,11 @@ def typed(library, values, dtype=None, names=OTHER):
     return FRAMES[library]({name: columns_of()[name] if name != "visits" else column for name in names})
 
 
+def arrow_in_pandas(values, kind):
+    """Return the test data as a data frame of pandas, with Arrow's column "visits" of the `values` of type `kind`."""
+    return typed("pandas", pd.Series(pd.arrays.ArrowExtensionArray(pa.array(values, kind))))
+
+
 @pytest.mark.parametrize(("library", "dtype"), CASES)
 def test_columns_of_all_types_of_numbers_are_summed(library, dtype):
     held, only = typed(library, FLAGS, dtype), typed(library, FLAGS, dtype, ["visits"])
@@ -294,6 +300,17 @@ def test_columns_of_all_types_of_numbers_are_summed(library, dtype):
         np.testing.assert_array_equal(mechanism().release(holder, rng=Silent()).estimate, expected)
     one = GaussianDataMechanism([1.0], N, 1.0, 1e-6)
     assert one.release(only, rng=Silent()).estimate == pytest.approx(FLAGS.sum())
+
+
+def test_decimal_numbers_become_the_nearest_doubles_in_every_library():
+    numbers = [Decimal(i).scaleb(-20) for i in np.random.default_rng(1).integers(-(10**18), 10**18, 1000).tolist()]
+    nearest = np.array(list(map(float, numbers)))[:, None]
+    for kind in (pa.decimal128(38, 20), pa.decimal256(50, 20)):
+        table = pa.table({"visits": pa.array(numbers, kind)})
+        for held in (table, table.to_pandas(types_mapper=pd.ArrowDtype)):
+            np.testing.assert_array_equal(_tables.array(X=held), nearest)
+    held = pl.DataFrame({"visits": pl.Series(numbers, dtype=pl.Decimal(38, 20))})
+    np.testing.assert_array_equal(_tables.array(X=held), nearest)
 
 
 def test_flags_and_columns_that_could_have_gaps_are_numbers_in_dask_frames():
@@ -356,6 +373,13 @@ DAYS = [date(2020, 1, 2)] * N
         (typed("pandas", TEXT, "category"), "category"),
         (typed("pandas", DAYS, "datetime64[s]"), r"datetime64\[s\]"),
         (typed("pandas", X[:, 0] + 1j), "complex128"),
+        (typed("pandas", np.ones(N, int), "timedelta64[s]"), r"timedelta64\[s\]"),
+        (arrow_in_pandas(DAYS, pa.date32()), r"date32\[day\]"),
+        (arrow_in_pandas(DAYS, pa.date64()), r"date64\[ms\]"),
+        (arrow_in_pandas([1] * N, pa.time32("s")), r"time32\[s\]"),
+        (arrow_in_pandas([1] * N, pa.time64("us")), r"time64\[us\]"),
+        (arrow_in_pandas([(1, 2, 3)] * N, pa.month_day_nano_interval()), "month_day_nano_interval"),
+        (dask(arrow_in_pandas(DAYS, pa.date32())), r"date32\[day\]"),
         (dask(typed("pandas", pd.Series(TEXT, dtype="category"))), "category"),
         (typed("polars", TEXT), "String"),
         (typed("polars", TEXT, pl.Enum(["secret"])), "Enum"),
