@@ -223,6 +223,7 @@ def rows(
     path = Path(path)
     if isinstance(labels, str):
         raise TypeError(f"labels must be a list of names, got {labels!r}")
+    labels = tuple(dict.fromkeys(labels))  # one column may say both the person and the group
     known = None if known is None else {*known, *labels}
     path = STANDARD_INPUT if str(path) == "-" else path
     paths = [path] if path is STANDARD_INPUT else parts_of(path)

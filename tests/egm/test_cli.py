@@ -1529,6 +1529,14 @@ def test_a_wrong_person_is_charged(egm, people, command, wrong, told):
     assert len(Budget("b.budget").history) == 1
 
 
+def test_one_column_may_say_the_person_and_the_group(egm, people):
+    people()
+    both = ("--by", "who", "--keys", "0,1", "--rows", "200", "--simulate", "1", "--format", "json")
+    code, out, err = egm(*SUM_OF_PEOPLE, *both)
+    assert (code, err) == (0, [])
+    assert sorted(set(json.loads(out)["group"])) == ["0", "1"]
+
+
 def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
     people()
     command = ("mean", *SUM_OF_PEOPLE[1:], *GROUPS, "--simulate", "1", "--format")
