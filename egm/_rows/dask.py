@@ -64,7 +64,7 @@ def shuffled(
     """
     import dask
 
-    X = _whole_rows(X) if hasattr(X, "rechunk") else X
+    X = _whole_rows(X) if hasattr(type(X), "rechunk") else X  # a frame may have a column of this name
     parts = [dask.delayed(of_part)(part) for part in np.ravel(X.to_delayed()).tolist()]
     if divided is None:
         sums = [dask.delayed(together)([part]) for part in parts]

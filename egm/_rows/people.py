@@ -447,9 +447,11 @@ def _divided(block: Block, pieces: int) -> list[Block]:
     """Divide the rows of `block` into `pieces` blocks, so that all rows of one person are in one of them.
 
     A hash of the person says in which block a row is. So if several blocks are divided, the rows of one person are in
-    pieces with the same index.
+    pieces with the same index. Each piece has the type of the persons in `block`, if there are any.
     """
     assert block.persons is not None
+    if not block.persons.size:
+        return [block._replace(persons=np.empty(0, dtype=object))] * pieces  # of no type
     persons = vector("person", block.persons)
     if persons.dtype.kind == "U":
         distinct, places = np.unique(persons, return_inverse=True)
@@ -466,8 +468,11 @@ def _divided(block: Block, pieces: int) -> list[Block]:
 def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
     """Join the blocks in `pieces`, sort their rows by person if persons are given, and return what `summed` returns.
 
-    ``summed(blocks)`` sums the rows of an iterator of blocks.
+    ``summed(blocks)`` sums the rows of an iterator of blocks. Raise TypeError if the persons of the blocks have several
+    types, also for pieces without rows: otherwise the hash of a person would decide.
     """
+    persons = [piece.persons for piece in pieces if piece.persons is not None]
+    _require_one_type(some for some in persons if some.dtype.kind != "O")
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))
@@ -526,12 +531,17 @@ def _joined(*blocks: Block) -> Block:
 def _end_to_end(*parts: Labels) -> Labels:
     """Concatenate the arguments, vectors of labels; raise a TypeError if NumPy would have to change their types."""
     filled = [part for part in parts if part.size] or parts[:1]
-    if len({part.dtype.kind for part in filled}) > 1:
-        raise TypeError("person and by must have labels of one type in all blocks of X")
+    _require_one_type(filled)
     joined = np.concatenate(filled)
     if len({part.dtype for part in filled}) > 1 and joined.dtype.kind == "M":
         return _in_one_unit("person and by", joined, itertools.chain(*filled))
     return joined
+
+
+def _require_one_type(labels: Iterable[Labels]) -> None:
+    """Raise TypeError if the vectors in `labels` do not all have labels of one type, such as integers or texts."""
+    if len({part.dtype.kind for part in labels}) > 1:
+        raise TypeError("person and by must have labels of one type in all blocks of X")
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:

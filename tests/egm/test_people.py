@@ -269,10 +269,23 @@ def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
     made = mechanism(per_person=how, neighbors="add_remove", columns=NAMES)
     grouped = GroupedDataMechanism(made, KEYS)
     for kind in ("integers beyond 2**53", "texts", "nanoseconds"):
-        parts = dd.from_pandas(frame("pandas", id=IDS[kind], group=GROUP), npartitions=partitions, sort=False)
+        parts = dd.from_pandas(frame("pandas", id=IDS[kind], rechunk=GROUP), npartitions=partitions, sort=False)
         parts = dd.concat([parts[parts.a > 1e6], parts])  # some partitions are empty
         assert released(made, parts[["id", "b", "a"]], person="id") == released(made, X, person=WHO)
-        assert released(grouped, parts, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
+        assert released(grouped, parts, person="id", by="rechunk") == released(grouped, X, person=WHO, by=GROUP)
+
+
+def test_persons_of_two_types_are_refused_whatever_their_hashes():
+    """Partitions with numbers and with texts for persons are refused, also if no piece has rows of both."""
+    empty = people.Block(np.zeros((0, 2)), np.empty(0, dtype=int))
+    for number in range(20):
+        parts = [people.Block(np.zeros((1, 2)), np.array([who], dtype=object)) for who in (number, str(number))]
+        numbers, texts, nobody = (people._divided(part, 50) for part in (*parts, empty))
+        for pieces in zip(numbers, texts, strict=True):
+            with pytest.raises(TypeError, match=r"^person and by must have labels of one type"):
+                people._together(list(pieces), lambda blocks: (0, 0))
+        for pieces in zip(nobody, texts, strict=True):
+            people._together(list(pieces), lambda blocks: (0, 0))
 
 
 SAME_PERSON = {
