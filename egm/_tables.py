@@ -258,8 +258,10 @@ def shape(**named: Any) -> tuple[Any, ...] | None:
     return (np.nan, frame.shape[1]) if lazy else tuple(frame.shape)
 
 
-def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
+def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, list[NDArray[Any]]]:
     """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
+
+    If the names in `X` only number its columns, and `columns` does not choose some of them, the rest is numbered anew.
 
     The entries of a column are an array of numbers, booleans or dates, or of objects such as strings. Raise TypeError
     if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has no such column, or if an entry is
@@ -272,7 +274,10 @@ def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
     for name in names:
         if name not in place:
             raise ValueError(f"X must have a column {name!r}, and has {_few(place)}")
-    return frame.drop(list(names)).to_native(), [_keys(name, frame[:, place[name]]) for name in names]
+    rest = frame.drop(list(names))
+    if columns is None or not set(columns) <= place.keys():
+        rest = _renamed(rest, _numbered_anew(rest.columns, frame.columns))
+    return rest.to_native(), [_keys(name, frame[:, place[name]]) for name in names]
 
 
 def kept(X: Any, rows: NDArray[np.bool]) -> Any:
@@ -333,7 +338,7 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     """
     dtype = column.dtype
     name, native = type(dtype).__name__, column.to_native()
-    held = getattr(native, "dtype", None)
+    held: Any = getattr(native, "dtype", None)
     if held == np.dtype(object):  # its entries may have any type
         return None
     if name == "Categorical" and hasattr(held, "pyarrow_dtype"):  # in pandas, a dictionary of Arrow has no categories
@@ -462,9 +467,12 @@ def _of_partition(part: Any) -> NDArray[Any]:
 class Part:
     """Represent a table that is read in blocks of rows, and has only some of the columns of another such table."""
 
-    def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
-        """Select the columns `names`, in this order, from `table`, an object like `egm.files.Table`."""
-        self.names, self.count, self._table = names, table.count, table
+    def __init__(self, table: Any, names: tuple[Hashable, ...], shown: tuple[Hashable, ...]) -> None:
+        """Select the columns `names`, in this order, from `table`, an object like `egm.files.Table`.
+
+        The tuple `shown` has the names that they have in this table.
+        """
+        self.names, self.count, self._table = shown, table.count, table
         self._place = [table.names.index(name) for name in names]
 
     def blocks(self) -> Iterator[NDArray[Any]]:
@@ -492,7 +500,8 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
     If `columns` is None, or if `X` lacks one of the `columns`, all columns but those in `labels` are kept. (In the
-    second case the names in `X` may only number its columns, such as 0, 1, 2.) No row is read. Raise ValueError if one
+    second case the names in `X` may only number its columns, such as 0, 1, 2. Those that are kept are then numbered
+    anew, so that any column may hold the labels.) No row is read. Raise ValueError if one
     of the `labels` is not a column of `X`. This is not checked for a table that is read in blocks, because its file may
     have more columns than the table.
     """
@@ -506,18 +515,31 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     has = set(_distinct("X", names))
     some = columns is not None and set(columns) <= has
     wanted = columns if some and columns is not None else tuple(name for name in names if name not in labels)
+    shown = wanted if some else _numbered_anew(wanted, names)
     if is_blocks(X):
-        return X if wanted == names else Part(X, wanted)
+        return X if wanted == names else Part(X, wanted, shown)
     if len(wanted) == len(names):
         return X
     if _is_dask_frame(X):
-        return X[list(wanted)]
+        part = X[list(wanted)]
+        return part if shown == wanted else part.rename(columns=dict(zip(wanted, shown, strict=True)))
     place = [names.index(name) for name in wanted]
     if _is_dask_array(X):
         part = X[:, place]
-        part.column_names = wanted
+        part.column_names = shown
         return part
-    return _as("DataFrame", X)[:, place].to_native()
+    return _renamed(_as("DataFrame", X)[:, place], shown).to_native()
+
+
+def _numbered_anew(some: Sequence[Hashable], names: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Return the names `some` of columns or, if all `names` of a table only number its columns, the first numbers."""
+    return tuple(names[: len(some)] if _is_counted(names) else some)
+
+
+def _renamed(frame: Any, names: tuple[Hashable, ...]) -> Any:
+    """Return `frame`, a data frame of the library narwhals, with the `names` for its columns."""
+    old = tuple(frame.columns)
+    return frame if names == old else frame.rename(dict(zip(old, names, strict=True)))
 
 
 def _is_dask_frame(X: object) -> bool:

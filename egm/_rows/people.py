@@ -347,7 +347,7 @@ class Source:
         order, rows = Order(), 0
         for part in _tables.chosen(X, self.columns, names).labelled(names) if is_table else X:
             with _tables.counted_from(rows):
-                rest, found = part if is_table else _tables.split(_named(part), *names)
+                rest, found = part if is_table else _tables.split(_named(part), *names, columns=self.columns)
                 labels = dict(zip(names, found, strict=True))
                 persons = None if self.person is None else vector("person", labels[self.person])
                 if persons is not None:
@@ -362,7 +362,7 @@ class Source:
         If persons are given, the rows are sorted by person; the rows of one person keep their order.
         """
         names = self._names(X)
-        rest, found = _tables.split(X, *names) if names else (X, [])
+        rest, found = _tables.split(X, *names, columns=self.columns) if names else (X, [])
         values, labels = self._values(rest), dict(zip(names, found, strict=True))
         given = [(key, getattr(self, key)) for key in ("person", "by")]
         found = [labels[label] if is_name(label, X) else label for _, label in given]

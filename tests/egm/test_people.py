@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, files
 from egm._mechanisms.joint import Joint
 from egm._rows import people, sums
 from egm.audit import replay
@@ -273,6 +273,23 @@ def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
         parts = dd.concat([parts[parts.a > 1e6], parts])  # some partitions are empty
         assert released(made, parts[["id", "b", "a"]], person="id") == released(made, X, person=WHO)
         assert released(grouped, parts, person="id", by="rechunk") == released(grouped, X, person=WHO, by=GROUP)
+
+
+@pytest.mark.parametrize("names", [None, NAMES])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_any_column_of_a_table_without_names_may_hold_the_persons(tmp_path, place, names):
+    """If the names of a table only number its columns, the others are the columns of the mechanism, in their order."""
+    dd = pytest.importorskip("dask.dataframe")
+    made = mechanism(per_person="sum", neighbors="add_remove", columns=names)
+    pd = pytest.importorskip("pandas")
+    held = pd.DataFrame(np.insert(X, place, WHO, axis=1))
+    texts = held.rename(columns=lambda number: str(number + 1)).sort_values(str(place + 1), kind="stable")
+    texts.to_csv(tmp_path / "t.csv", index=False, header=False)
+    expected = released(made, X, person=WHO)
+    for table in (held, dd.from_pandas(held, npartitions=2)):
+        assert released(made, table, person=place) == expected
+    for table in (texts, pa.table(dict(texts)), iter([texts]), files.rows(tmp_path / "t.csv", header="no")):
+        assert released(made, table, person=str(place + 1)) == expected
 
 
 def test_persons_of_two_types_are_refused_whatever_their_hashes():
