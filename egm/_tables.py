@@ -455,13 +455,18 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     by_name = columns is not None and set(columns) == set(names)
     # A partition may have its own order.
     moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
-    plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
-    return moved.to_dask_array() if plain else moved.map_partitions(_of_partition, meta=np.empty((0, len(X.columns))))
+    return moved.map_partitions(_of_partition, gaps=gaps, meta=array(X=moved._meta))
 
 
-def _of_partition(part: Any) -> NDArray[Any]:
-    """Return the numbers of `part`, a partition of a data frame of dask, as an array; raise the errors of `array`."""
-    return array(X=part)
+def _of_partition(part: Any, gaps: bool) -> NDArray[Any]:
+    """Return the numbers of `part`, a partition of a data frame of dask, as an array.
+
+    Raise the errors of `array`, and of `require_finite` for the names in `part`, with missing entries allowed if `gaps`
+    is true.
+    """
+    found = array(X=part)
+    require_finite(found, gaps, list(map(repr, part.columns)))
+    return found
 
 
 class Part:

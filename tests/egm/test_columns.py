@@ -353,6 +353,13 @@ def test_gaps_are_passed_on_as_nan_where_they_are_allowed(make):
         list(_tables.arranged(make({"a": [1.0, np.inf], "b": [1, 2]}), ("b", "a"), gaps=True))
 
 
+@pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.decimal128(3, 1))])
+def test_an_error_of_a_dask_frame_names_the_column(kind):
+    values = pd.Series(np.where(np.arange(N) == 1, np.nan, FLAGS)).astype(kind)
+    with pytest.raises(ValueError, match=r"^X\[1, 'visits'\] must be finite$"):
+        mechanism().release(dask(typed("pandas", values)), rng=Silent())
+
+
 @of_all_frames
 def test_finite_values_with_an_infinite_sum_are_allowed(make):
     held = {"a": [1e308, 1e308], "b": [-1e308, 1.0]}
