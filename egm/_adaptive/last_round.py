@@ -293,7 +293,7 @@ class _LastRound:
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
         self.weights = (self.b * self.spread) ** 2
         self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
-        self.radial = Radial(self.sigma, search.center_std, self.b)
+        self.radial = Radial(self.sigma, search.center_std, self.b, exact=search.plenty)
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
         # The index of the tuples with three constants: 0, 1 for a small budget, or 2 if there are few columns, too
         self.little = int(search.few) * (2 if self.effective < _COLUMNS else 1)

@@ -1,18 +1,23 @@
 """Approximate the distribution of the norm of a normal row, to compute hundreds of rough forecasts quickly.
 
-One correct digit of a forecast is sufficient. The squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
+One correct digit of a forecast is sufficient, and the bulk of the norms matters most. So the squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
 gamma variable with the same mean and variance. The gamma variable is replaced by the cube of a normal variable (Wilson
 and Hilferty 1931). The norm of a row is treated as independent of the direction of the row, so that clipping removes
 the same share of every coordinate, on average.
+
+With a large budget the tail matters, because few rows are clipped. There the gamma variable can be far too small, and
+so the last round of a search with such a budget takes the exact distribution of the norm.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from egm import gx2
 from egm._adaptive import pairs
 from egm._types import Array, Floats
 
@@ -21,6 +26,10 @@ __all__ = ["Radial"]
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(48)
 _MASS = _MASS / np.sum(_MASS)
 _CLIP_NORMS = np.geomspace(0.05, 1.0, 80)  # those that are compared, in units of a norm that rows hardly exceed
+_STEPS, _ENDS = (
+    256,
+    (1e-6, 1e-20),
+)  # steps in the exact distribution; the probabilities below and above its first and last
 
 
 class Radial:
@@ -28,11 +37,12 @@ class Radial:
 
     `sigma` has the standard deviations of x, `offset` the differences of its mean from the center, and `b` the factors
     of the scaling, one entry for each coordinate. To save time, equal coordinates can share an entry: entry j then
-    stands for copies[j] of them, or for `copies` of them if this is a number.
+    stands for copies[j] of them, or for `copies` of them if this is a number. If `exact` is true, the distribution of
+    the norm is that of normal rows, in small steps; this takes some milliseconds.
     """
 
-    def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1) -> None:
-        self.sigma, self.offset, self.b, self.copies = sigma, offset, b, copies
+    def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1, exact: bool = False) -> None:
+        self.sigma, self.offset, self.b, self.copies, self.exact = sigma, offset, b, copies, exact
         w, o = (b * sigma) ** 2, (b * offset) ** 2
         self.mean = float(np.sum(copies * (w + o)))
         w, o = w / self.mean, o / self.mean
@@ -40,7 +50,11 @@ class Radial:
 
     def quantile(self, p: float) -> float:
         """Return the upper p-quantile of the norm of a scaled normal row: the norm exceeds it with probability `p`."""
-        return float(self._norm(-ndtri(p)))
+        return math.sqrt(self._law.isf(p)) if self.exact else float(self._norm(-ndtri(p)))
+
+    @functools.cached_property
+    def _law(self) -> gx2.rv:
+        return gx2.rv((self.b * self.sigma) ** 2, self.copies, self.copies * (self.offset / self.sigma) ** 2)
 
     def tail(self, t: Floats) -> Floats:
         """Return the probability that the norm of a scaled normal row is larger than `t`.
@@ -61,14 +75,17 @@ class Radial:
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
-    def norms(self) -> Array:
-        """Return quantiles of the norm of a scaled normal row, at the nodes of a Gauss-Hermite quadrature, shape (48,).
+    def norms(self) -> tuple[Array, Array]:
+        """Return values of the norm of a scaled normal row, and the probability that stands for each of them.
 
-        The quantile at the node z is the Phi(z)-quantile of the norm, with Phi the standard normal distribution
-        function. So the mean of any function of the norm is approximately a weighted sum of its values at these
-        quantiles.
+        The mean of any function of the norm is approximately the sum of its values, multiplied by the probabilities.
+        The values are the middles of small steps if the distribution is exact. Otherwise they are the quantiles at the
+        nodes z of a Gauss-Hermite quadrature: the Phi(z)-quantiles, with Phi the standard normal distribution function.
         """
-        return self._norm(_NODES)
+        if not self.exact:
+            return self._norm(_NODES), _MASS
+        ends = np.linspace(*np.sqrt([self._law.ppf(_ENDS[0]), self._law.isf(_ENDS[1])]), _STEPS + 1)
+        return (ends[1:] + ends[:-1]) / 2, -np.diff(self._law.sf(ends**2))
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
         """Return the means of h, of h**2 and of h r / E[r**2], with h = max(r - C, 0), for each entry C of `clip_norm`.
@@ -78,10 +95,10 @@ class Radial:
         third mean says by which share clipping reduces the distance between the mean of the rows and the center.
         `clip_norm` is a vector, and each of the three results has its shape.
         """
-        r = self.norms
+        r, mass = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
         lost = beyond * r / self.mean
-        first, second, share = (np.einsum("ij,j->i", v, _MASS) for v in (beyond, beyond**2, lost))
+        first, second, share = (np.einsum("ij,j->i", v, mass) for v in (beyond, beyond**2, lost))
         return first, second, share
 
     def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
@@ -92,9 +109,9 @@ class Radial:
         clipped row minus the norm of the first vector. E[r**2] is the mean of r**2. By Stein's lemma, the first result
         is the share by which the distance between the mean of the rows and the center is reduced.
         """
-        r = self.norms
+        r, mass = self.norms
         h = pairs.removed(r, clip_norm, outer)
-        return float(_MASS @ (h * r)) / self.mean, float(_MASS @ h**2)
+        return float(mass @ (h * r)) / self.mean, float(mass @ h**2)
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:

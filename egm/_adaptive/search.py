@@ -189,9 +189,10 @@ class Search:
         self.bound = radius
         self.last_step = np.zeros(self.d), radius  # the last step of locating, and the norm to which rows were clipped
         self.center, self.center_std = np.zeros(self.d) if start is None else start, np.full(self.d, radius)
-        self.few = self.n * math.sqrt(self.rho) < FEW
         noise = squares_std(self.n, self.d, _REMEASURED * self.rho, rows.diameter)
-        part = max(min(max(_PLENTY / (self.n * math.sqrt(self.rho)), noise / _EXACT), 1.0) ** 2, _LEAST_PART)
+        reach = self.n * math.sqrt(self.rho)
+        self.few, self.plenty = reach < FEW, reach > _PLENTY
+        part = max(min(max(_PLENTY / reach, noise / _EXACT), 1.0) ** 2, _LEAST_PART)
         self.settle, self.remeasured, self.far_share = (part * share for share in (_SETTLE[0], _REMEASURED, _FAR_SHARE))
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 

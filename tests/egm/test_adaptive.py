@@ -888,6 +888,20 @@ def test_a_large_budget_goes_to_the_sum(d):
     assert sum(cost for step, cost in spent.items() if step not in ("count", "sum")) < 1.0
 
 
+def test_a_forecast_with_a_large_budget_is_right_for_columns_of_unequal_spread():
+    """With n sqrt(rho) = 1e6 few rows are clipped, and the error depends on the far tail of their norms."""
+    sigma, errors, ratios = 1 / np.arange(1.0, 51), [], []
+    for seed in range(20):
+        X = rows(1000, sigma, 3.0, seed)
+        release, error = run(X, 1e6, seed)
+        errors.append(error**2)
+        low, high = release.interval(0.95)
+        ratios.append((high - low) / release.noise_std)
+    expected = mechanism(1000, 1e6).forecast(sigma=sigma, center=np.full(50, 3.0)).error.total
+    assert 0.7 < np.mean(errors) / expected < 1.4
+    assert np.mean(ratios) < 2 * 3.3
+
+
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
     """The clip norm is kept if only the first noisy count of the rows longer than it is much too high.
 
