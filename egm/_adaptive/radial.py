@@ -1,9 +1,9 @@
 """Approximate the distribution of the norm of a normal row, to compute hundreds of rough forecasts quickly.
 
-One correct digit of a forecast is sufficient, and the bulk of the norms matters most. So the squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
-gamma variable with the same mean and variance. The gamma variable is replaced by the cube of a normal variable (Wilson
-and Hilferty 1931). The norm of a row is treated as independent of the direction of the row, so that clipping removes
-the same share of every coordinate, on average.
+One correct digit of a forecast is sufficient, and the bulk of the norms matters most. So the squared norm ||b x||**2 of
+a row x, scaled by b, is replaced by a gamma variable with the same mean and variance. The gamma variable is replaced by
+the cube of a normal variable (Wilson and Hilferty 1931). The norm of a row is treated as independent of the direction
+of the row, so that clipping removes the same share of every coordinate, on average.
 
 With a large budget the tail matters, because few rows are clipped. There the gamma variable can be far too small, and
 so the last round of a search with such a budget takes the exact distribution of the norm.
@@ -50,7 +50,7 @@ class Radial:
 
     def quantile(self, p: float) -> float:
         """Return the upper p-quantile of the norm of a scaled normal row: the norm exceeds it with probability `p`."""
-        return math.sqrt(self._law.isf(p)) if self.exact else float(self._norm(-ndtri(p)))
+        return math.sqrt(float(self._law.isf(p))) if self.exact else float(self._norm(-ndtri(p)))
 
     @functools.cached_property
     def _law(self) -> gx2.rv:
@@ -84,7 +84,8 @@ class Radial:
         """
         if not self.exact:
             return self._norm(_NODES), _MASS
-        ends = np.linspace(*np.sqrt([self._law.ppf(_ENDS[0]), self._law.isf(_ENDS[1])]), _STEPS + 1)
+        low, high = float(self._law.ppf(_ENDS[0])), float(self._law.isf(_ENDS[1]))
+        ends = np.linspace(math.sqrt(low), math.sqrt(high), _STEPS + 1)
         return (ends[1:] + ends[:-1]) / 2, -np.diff(self._law.sf(ends**2))
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
