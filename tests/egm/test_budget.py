@@ -573,6 +573,14 @@ def test_the_entries_of_a_list_are_counted_after_the_charge(monkeypatch):
         assert len(spent.history) == number
 
 
+def test_a_budget_takes_so_many_releases_and_no_more(monkeypatch):
+    monkeypatch.setattr(rules, "_CHARGES", 2)
+    for budget, mechanism in ((Budget(rho=1.0), adaptive(0.1)), (Budget(epsilon=1.0), laplace(0.1))):
+        assert fill(budget, mechanism) == 2
+        with pytest.raises(BudgetExceeded, match="a budget takes 2 releases and no more"):
+            budget.charge(mechanism)
+
+
 def test_so_many_coordinates_are_not_charged():
     with pytest.raises(ValueError, match=r"^mechanism must have less than 16777216 coordinates, got 16777216$"):
         Budget(rho=1.0).charge(GaussianMechanism(1.0, 0.1, DELTA, d=1 << 24))
@@ -777,6 +785,19 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
     for epsilon in rng.uniform(1e-3, 80, 500).tolist():
         samplers.secure_index([1, 0], epsilon)
         assert Fraction(2) / Fraction(scales[-1]) <= Fraction(epsilon) * (1 - Fraction(1, 2**31))
+
+
+def test_laplace_noise_costs_no_more_than_it_says_in_exact_arithmetic(monkeypatch):
+    """The scale of integer Laplace noise is at least the l1-sensitivity over epsilon, without any rounding error.
+
+    The sensitivity is that of the rounded value, in multiples of its unit. The rounding moves each entry by up to one.
+    """
+    scales = []
+    monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: scales.append(scale) or [0] * size)
+    for epsilon in np.random.default_rng(5).uniform(0.1, 2, 100).tolist():
+        it = laplace(epsilon)
+        it.release(np.zeros(3))
+        assert (1 / Fraction(it._unit(3)) + 3) / Fraction(scales[-1]) <= Fraction(epsilon)
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():

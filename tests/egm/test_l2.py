@@ -286,12 +286,13 @@ def test_a_coarse_lattice_costs_what_is_proved(d):
     """For integers with a sensitivity of only 1000, `l2_std` allows for what the rounding of l2 noise adds to delta.
 
     A formula for this addition is proved; for `d` = 1 coordinate the addition is larger, because the density of the
-    noise then has a peak. The standard deviation from `l2_std` agrees with the formula, to a relative 1e-8.
+    noise then has a peak. The standard deviation from `l2_std` agrees with the formula, to a relative 1e-8. It is above
+    that of the formula, as an allowance for rounding errors.
     """
     s = 1000 * l2_noise_scale(1.0, 1e-3, d)
     left = 1e-3 - (1 + math.e) * (1 + (math.log1p(48 * s**2) if d == 1 else 0.0)) / (2 * s**2)
     enough = 1000 * l2_noise_scale(1.0, left, d) * math.sqrt(d + 1)
-    assert enough <= lattice.l2_std(1000.0, d, 1.0, 1e-3) <= enough * (1 + 1e-8)
+    assert enough * (1 + lattice.EXCESS / 2) <= lattice.l2_std(1000.0, d, 1.0, 1e-3) <= enough * (1 + 1e-8)
 
 
 # --- Mechanisms -------------------------------------------------------------------------------------------------------
@@ -475,8 +476,10 @@ def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
     """After a release with l2 noise, a second release costs the same with l2 noise as with Gaussian noise of equal mu.
 
     The composition rule "gaussian" counts each release as a normal variable that is shifted by mu standard deviations.
-    So an analyst who chooses the second release after seeing the first one gains nothing by the choice. If the first
-    release has Gaussian noise, l2 noise is refused, because the part of delta that it needs was not kept.
+    So an analyst who chooses the second release after seeing the first one gains nothing by the choice. The total
+    epsilon is that of one release with the sum of the mu**2, for (1 - 2**-10) times the delta of the budget. The rest
+    of delta is kept for what the integer noise of releases with l2 noise adds to delta. If the first release has
+    Gaussian noise, l2 noise is refused, because this part of delta was not kept.
     """
     l2 = GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     terms = {"epsilon": 9.0, "delta": 1e-2, "rule": "gaussian"}
@@ -488,7 +491,8 @@ def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
         second = l2 if name == "l2" else GaussianMechanism(1.0, epsilon, 1e-3)
         assert budget.charge(second).mu_squared == pytest.approx(charge.mu_squared, rel=1e-8)
         after[name] = budget.spent.epsilon
-    assert after["l2"] == pytest.approx(after["gaussian"], rel=1e-8)
+    together = gaussian_epsilon(1e-2 * (1 - 2**-10), (2 * charge.mu_squared) ** -0.5)
+    assert after == pytest.approx({"l2": together, "gaussian": together}, rel=1e-8)
     budget = Budget(**terms)
     budget.charge(GaussianMechanism(1.0, 0.5, 1e-3))
     with pytest.raises(BudgetExceeded, match='the rule "gaussian" takes l2 noise only if the first release has it'):

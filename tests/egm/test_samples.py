@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from fractions import Fraction
 
 import dp_accounting
 import mpmath as mp
@@ -168,6 +169,14 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
         assert 0.999 * charge.delta < max(truth) <= charge.delta * (1 + 1e-9)
 
 
+def test_the_delta_of_a_sample_is_never_rounded_down():
+    mechanism = GaussianMechanism(1.0, 0.1, 1e-6)
+    for q in np.random.default_rng(1).uniform(0, 1, 40).tolist():
+        charge = budget().charge(mechanism, sampling_probability=q)
+        exact = Fraction(q) * Fraction(1e-6)
+        assert exact <= Fraction(charge.delta) <= exact * (1 + Fraction(1, 1 << 51))
+
+
 # --- Costs: many releases ---------------------------------------------------------------------------------------------
 
 
@@ -314,18 +323,41 @@ def test_a_plan_composes_samples_with_other_releases():
     spent.charge(GaussianMechanism(1.0, left.epsilon, left.delta))
 
 
-def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """Under the rule "planned", the cost of an AdaptiveDataMechanism is composed with those of releases from samples.
+@pytest.mark.parametrize(
+    ("mechanism", "known"),
+    [
+        (adaptive(0.05, neighbors="add_remove"), {"mu_squared": math.inf, "rho": 0.05}),
+        (LaplaceMechanism(1.0, 0.5), {"private": ((0.5, 0.0),), "rho": 0.125}),
+        (GaussianMechanism(1.0, 0.5, 1e-9, noise="l2", d=3), {"private": ((0.5, 1e-9),), "rho": math.inf}),
+    ],
+    ids=["adaptive", "Laplace", "l2"],
+)
+def test_a_plan_counts_a_mechanism_by_what_is_known_of_it(mechanism, known):
+    """Under the rule "planned", the cost of every `mechanism` is composed with those of releases from samples.
 
-    The mechanism states only a zCDP cost, so Rényi divergences are used. The total epsilon is
-    finite, and larger than without the mechanism.
+    Of an AdaptiveDataMechanism, only a zCDP cost is known, so Rényi divergences are used. Of a mechanism with Laplace
+    noise or l2 noise, the epsilon and the delta are known. The total epsilon is finite, and clearly larger than without
+    the mechanism. `known` has the arguments with which `composed` finds the same total.
     """
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
-    spent.charge(adaptive(0.05, neighbors="add_remove"))
-    assert alone < spent.spent.epsilon < 3.0
-    assert composed((Z, Q, 100), mu_squared=math.inf, rho=0.05) == pytest.approx(spent.spent.epsilon, rel=1e-9)
+    spent.charge(mechanism)
+    assert alone + 0.1 < spent.spent.epsilon < 3.0
+    assert composed((Z, Q, 100), **known) == pytest.approx(spent.spent.epsilon, rel=1e-9)
+
+
+def test_a_plan_keeps_a_part_of_delta_for_integer_noise():
+    """Under the rule "planned", releases from samples are refused if integer noise could add over half of delta.
+
+    Noise that is drawn as integers adds at most (2**-70 k / z**2 + 2**-90) (1 + e) to delta for epsilon = 1, where k is
+    the number of releases, and z is the noise multiplier of each. Here k is 20 and z is 5.
+    """
+    needed = (2.0**-70 * 20 / 5**2 + 2.0**-90) * (1 + math.e)
+    for factor, granted in ((2.01, True), (1.99, False)):
+        spent = budget(delta=factor * needed, **PLANNED)
+        half = spent.charge_steps(5.0, 0.01, 10)
+        assert spent._terms.grants((half,), half) == granted
 
 
 @pytest.mark.parametrize(
@@ -574,7 +606,7 @@ def test_each_row_is_kept_with_its_probability_and_independently(probability, so
     assert stats.chisquare(sizes[likely], shares * sizes[likely].sum()).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("probability", [1e-12, 1e-6, 0.3, 1.0])
+@pytest.mark.parametrize("probability", [1e-12, 1e-6, 0.3, 0.9995, 1.0])
 def test_coins_are_compared_with_64_bits(probability, monkeypatch):
     """`secure_sample` keeps a row exactly if its 64 random bits, as a number, are below floor(probability * 2**64)."""
     threshold = math.floor(mp.mpf(probability) * 2**64)
