@@ -5,6 +5,7 @@ tests, a long row is one that is far from the center. The noise of a release is 
 operating system, or simulated by a NumPy generator with a known seed.
 """
 
+import dataclasses
 import itertools
 import math
 import re
@@ -811,6 +812,26 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     longest, shortest = np.mean(lengths, axis=0)
     assert longest > 0.85
     assert shortest < 1.15
+
+
+def test_an_interval_for_all_data_has_the_unit_of_the_ranges_and_the_spread_of_far_rows():
+    """If rows and ranges are multiplied by 1024, so are the ends of intervals with ``unseen=True``.
+
+    `release.unseen.square` bounds the sum of the squares of what clipping removes from far rows. It is a part of their
+    spread, so an interval for the mean of the population would be shorter without it.
+    """
+    X = rows(2000, np.full(1, 0.01), 0.5, 3)
+    X[:3] = 1.0
+    ends = []
+    for unit in (1.0, 1024.0):
+        given = {"radius": None, "sigma_range": None, "ranges": [(0.0, unit)], "unseen": 0.2}
+        release, _ = run(unit * X, 1.0, **given)
+        assert release.method == "search"
+        ends.append([np.ravel(release.interval(of=of, unseen=True)) / unit for of in ("sum", "mean", "population")])
+    np.testing.assert_allclose(*ends, rtol=1e-9)
+    bare = dataclasses.replace(release, unseen=release.unseen._replace(square=0.0))
+    lengths = [np.diff(one.interval(of="population", unseen=True), axis=0).item() for one in (bare, release)]
+    assert lengths[0] < 0.9 * lengths[1]
 
 
 def test_an_interval_for_all_data_must_be_declared():

@@ -276,8 +276,9 @@ def test_an_entry_that_is_not_finite_is_found(name, wrong):
     X = rows()
     X[701, 5] = wrong
     for grid in lattices(as_basis(BASES[name], D)):
-        with pytest.raises(ValueError, match=r"X\[701, 5\] must be finite"):
-            grid.sum(X, CENTER, SCALING, as_basis(BASES[name], D))
+        for add, groups in ((grid.sum, ()), (grid.sum_by_group, (np.arange(len(X)) % 3 - 1, 2))):
+            with pytest.raises(ValueError, match=r"X\[701, 5\] must be finite"):
+                add(X, *groups, CENTER, SCALING, as_basis(BASES[name], D))
 
 
 # Mechanisms

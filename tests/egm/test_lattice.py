@@ -287,7 +287,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
         assert abs((high - low) - (one - zero)) <= 1
 
 
-@pytest.mark.parametrize("k", [1, 7, 100])
+@pytest.mark.parametrize("k", [1, 3, 7, 8, 15, 100])
 @pytest.mark.parametrize("it", AT_ONE)
 def test_noise_hides_the_rounding_of_each_entry(it, k, handed, monkeypatch):
     """Two vectors as far apart as the sensitivity become integers for whose distance the noise is large enough.
@@ -297,7 +297,7 @@ def test_noise_hides_the_rounding_of_each_entry(it, k, handed, monkeypatch):
     hidden, order = [], 1 if it == "Laplace" else 2
     monkeypatch.setattr(lattice, "gaussian_std", lambda sensitivity, *_: hidden.append(sensitivity) or 2.0**41)
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: hidden.append(scale) or [0] * size)
-    one, other = (np.full(k, unit * 2.0**-40) for unit in (0.3, 2**40 // k ** (1 / order) + 1.7))
+    one, other = (np.full(k, unit * 2.0**-40) for unit in (0.49, 2**40 // k ** (1 / order) + 1.51))
     far = float(np.linalg.norm(other - one, order))
     made = {
         "Laplace": LaplaceMechanism(far, 1.0),

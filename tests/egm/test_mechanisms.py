@@ -225,6 +225,11 @@ def test_confidence_radius_is_that_of_the_noise_where_nothing_is_clipped():
     assert mechanism.confidence_radius(0.95) == pytest.approx(std * stats.chi(3).isf(0.05), rel=1e-6)
 
 
+def test_a_confidence_radius_grows_with_the_doubt_about_sigma():
+    radii = [data_mechanism(sigma_factor=factor).confidence_radius(0.95) for factor in (1.0, 1.25, 2.0, 3.0)]
+    assert np.all(np.diff(radii) > 0)
+
+
 def test_no_confidence_radius_with_a_noisy_count():
     with pytest.raises(ValueError, match='neighbors must be "replace_one" for a confidence radius'):
         data_mechanism(neighbors="add_remove").confidence_radius(0.9)
