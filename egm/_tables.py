@@ -506,9 +506,9 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
 
     If `columns` is None, or if `X` lacks one of the `columns`, all columns but those in `labels` are kept. (In the
     second case the names in `X` may only number its columns, such as 0, 1, 2. Those that are kept are then numbered
-    anew, so that any column may hold the labels.) No row is read. Raise ValueError if one
-    of the `labels` is not a column of `X`. This is not checked for a table that is read in blocks, because its file may
-    have more columns than the table.
+    anew, so that any column may hold the labels.) No row is read. Raise ValueError if one of the `labels` is not a
+    column of `X`. This is not checked for a table that is read in blocks, because its file may have more columns than
+    the table.
     """
     names = column_names(X)
     if names is None:

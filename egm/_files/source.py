@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["FileError", "Given", "Labels", "Source", "TextError", "Vector", "numbered", "reading", "rows_in_a_block"]
-__all__ += ["wrong"]
+__all__ = [
+    "FileError",
+    "Given",
+    "Labels",
+    "Source",
+    "TextError",
+    "Vector",
+    "numbered",
+    "reading",
+    "rows_in_a_block",
+    "wrong",
+]
 
 _BLOCK = 1 << 18  # numbers in a block
 
