@@ -26,10 +26,7 @@ __all__ = ["Radial"]
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(48)
 _MASS = _MASS / np.sum(_MASS)
 _CLIP_NORMS = np.geomspace(0.05, 1.0, 80)  # those that are compared, in units of a norm that rows hardly exceed
-_STEPS, _ENDS = (
-    256,
-    (1e-6, 1e-20),
-)  # steps in the exact distribution; the probabilities below and above its first and last
+_STEPS, _ENDS = 256, (1e-6, 1e-20)  # steps of an exact distribution, and the probabilities below and above all of them
 
 
 class Radial:

@@ -47,7 +47,7 @@ _OPEN = "a quote is not closed"
 _NO_TEXT = "\udcff"  # stands for bytes that are no text in the encoding of the file; no text has this character
 _SAY = "say whether it is a header (--header yes or no)"
 
-codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]  # of decoding
+codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]  # in decoding
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ class _Text:
         """
         if _NO_TEXT in record:
             raise UnicodeError
-        if record.count('"') % 2:
-            self.cells(number, record)
+        self.cells(number, record)
 
     def _opened(self, errors: str) -> Any:
         """Return the file, or the bytes of standard input, opened for reading text.
@@ -261,13 +260,13 @@ def table(path: Path, given: Given) -> Source:
         rows, line, first_wrong = -skip, text.first, None
         with reading(path, given.encoding):
             for record in text.records(blanks, strict=False):
-                lines = record.count("\n")
-                try:
-                    text.require_text(line, record)
-                    rows += 1
-                except (UnicodeError, TextError) as error:
-                    first_wrong = first_wrong or error
-                    rows += max(1, lines)  # without the wrong quote, each of them would be a row
+                rows, lines = rows + 1, record.count("\n")
+                if _NO_TEXT in record or record.count('"') % 2:
+                    try:
+                        text.require_text(line, record)
+                    except (UnicodeError, TextError) as error:
+                        first_wrong = first_wrong or error
+                        rows += max(1, lines) - 1  # without the wrong quote, each of them would be a row
                 line += lines
                 if rows >= _COUNTED:
                     yield rows

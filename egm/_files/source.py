@@ -80,9 +80,8 @@ class Source:
     function `read` takes the indices of the columns that hold values and of those that hold labels, such as ids of
     persons, and yields pairs: a block of rows of the values, and a list of arrays of labels. The function `counts`
     yields whole numbers whose sum is the number of rows; if text of a cell makes this number doubtful, it raises a
-    TextError at the end. `require` takes the arguments of `read`, and raises a
-    FileError for a column of the wrong type, without reading a row. `label_type` takes the index of a column of labels,
-    and returns NumPy's type for them.
+    TextError at the end. `require` takes the arguments of `read`, and raises a FileError for a column of the wrong
+    type, without reading a row. `label_type` takes the index of a column of labels, and returns NumPy's type for them.
     """
 
     names: list[str]
