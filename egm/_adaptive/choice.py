@@ -106,7 +106,7 @@ def released(
         return clipped(rows)
     first = rows.within("ranges", _FIRST * rho)
     search = Search(rows, 1.0, sigma_range, public, learn, np.clip(first[0], -1.0, 1.0))
-    radius = search.distance("radii", 0.5, _cost(rows.n))
+    radius = search.distance("radii", 0.5, search.relied(SURE, SURE))
     if _pays(search, first, radius):
         search = Search(rows, 1.0, sigma_range, public, learn, search.center)
         begun = search.run(lambda: too_long(search, _LONG * rho, _PAYS[1] * _error(rows)))
@@ -145,7 +145,8 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     `radius`. If the search is worth its cost, a second mean is asked for: that of the rows clipped to a ball around
     `first`, whose radius is the best clip norm for normal rows of equal spread or, if it is larger, for rows with a
     single column that varies: what is clipped must move the mean less than noise does. The center of `search` moves to
-    this second mean, which agrees with `first` if noise explains the distance between the two means.
+    this second mean, which agrees with `first` if noise, and what clipping removes from normal rows by chance, explain
+    the distance between the two means.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -158,11 +159,12 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
         return False
     noise = search.noise(model.account.spent["sum"])
     clip_norm, _ = Radial(sigma, np.full(d, first[1]), np.ones(d)).best(n, noise)
-    one_column = Radial(np.full(1, radius / ndtri(0.75)), np.zeros(1), np.ones(1))
+    one_column = Radial(np.full(1, radius / ndtri(0.75)), np.zeros(1), np.ones(1), exact=search.plenty)
     clip_norm = max(clip_norm, one_column.best(n, search.noise(_NEAR * rho))[0])
     mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
     search.move(mean)
-    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1])))
+    varied = math.sqrt(one_column.excess(np.array([clip_norm]))[1][0] / n)
+    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1], varied)))
 
 
 def _differ(mean: Array, other: Array, std: Array) -> bool:

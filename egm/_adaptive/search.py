@@ -52,6 +52,7 @@ _SURER = 60.0, 160.0  # least and greatest epsilon * n of a decisive radius: the
 _SUREST = 100.0, 400.0  # least and greatest epsilon * n of a quartile of the distances
 _DEEP, _FAILED = 4.0, 0.01  # epsilon * n of the median of a column is DEEP * log(columns * intervals / FAILED)
 _RELIED = 0.005  # share of the budget for these radii and quartiles, within the limits above
+_FREE = 5e-4  # share of a large budget up to which the greatest epsilon does not limit them
 _QUARTILE = 0.03  # largest share of the budget for a quartile
 _CHEAP = 0.005  # share of the budget for a locating step, if this is enough for the best pace
 _LOCATE = 0.6  # largest share for all locating steps; a budget for which they may need more is refused
@@ -194,7 +195,7 @@ class Search:
         self.few, self.plenty = reach < FEW, reach > _PLENTY
         part = max(min(max(_PLENTY / reach, noise / _EXACT), 1.0) ** 2, _LEAST_PART)
         self.settle, self.remeasured, self.far_share = (part * share for share in (_SETTLE[0], _REMEASURED, _FAR_SHARE))
-        self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
+        self.once = self.relied(*_SURER)  # cost of a decisive radius
 
     def run(self, stops: Callable[[], bool] = lambda: False) -> bool:
         """Find a rough center, then the standard deviations of the columns, and then a better center.
@@ -244,6 +245,15 @@ class Search:
         The number of rows is n. Other methods call this result `sure`; the method `cost` is the inverse function.
         """
         return self.n * math.sqrt(8 * share * self.rho)
+
+    def relied(self, least: float, most: float) -> float:
+        """Return the cost rho of a private quantile on which the result depends: 0.5 % of the budget, within limits.
+
+        n times its epsilon is at least `least`, and at most `most`. With a large budget, the second limit may be
+        exceeded as long as the cost is below 0.05 % of the budget.
+        """
+        most = max(most, self.reach(_FREE)) if self.plenty else most
+        return self.cost(max(least, min(self.reach(_RELIED), most)))
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
         """Ask for the q-quantile of the distances ||b (x - center)|| of the rows x, and return the noisy answer.
@@ -358,7 +368,7 @@ class Search:
         """
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
-        intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
+        intervals, cost = self.around(radius), self.relied(*_SUREST)
         if self.d == 1 or self.reach(_QUARTILE) < _SUREST[0] or self.spare < 3 * cost:
             return True
         ask, one = self.rows.radius, np.ones(self.d)

@@ -326,12 +326,16 @@ def test_a_forecast_says_what_the_ranges_would_cut_off():
     assert not mechanism(ranges=None, radius=1e6, sigma_range=(1.0, 1e6), rho=1.0).forecast(SIGMA, 1e6).cut.any()
 
 
-def test_a_large_budget_does_not_end_the_search_for_correlated_rows():
-    """Before the search, the rows near a first mean have nearly the same mean, however small the noise is."""
-    mix = np.random.default_rng(9).normal(size=(5, 5))
-    mechanism = AdaptiveDataMechanism(5000, 200.0**2, ranges=[(-50, 60)] * 5)
-    for rng in map(np.random.default_rng, range(8)):
-        assert mechanism.release(rng.normal(size=(5000, 5)) @ mix + 3, rng=rng).method == "search"
+@pytest.mark.parametrize("mix", [np.full((1, 1), 4.0), np.random.default_rng(9).normal(size=(5, 5))])
+def test_a_large_budget_does_not_end_the_search_for_normal_rows(mix):
+    """However small the noise is: the mean near a first mean agrees with it, and the quantiles of distances are right.
+
+    The normal rows have one column or five correlated ones.
+    """
+    d = len(mix)
+    mechanism = AdaptiveDataMechanism(5000, 200.0**2, ranges=[(-50, 60)] * d)
+    for rng in map(np.random.default_rng, range(24, 32)):
+        assert mechanism.release(rng.normal(size=(5000, d)) @ mix + 3, rng=rng).method == "search"
 
 
 def test_a_forecast_with_a_search_is_for_releases_with_one():
