@@ -52,7 +52,7 @@ _SURER = 60.0, 160.0  # least and greatest epsilon * n of a decisive radius: the
 _SUREST = 100.0, 400.0  # least and greatest epsilon * n of a quartile of the distances
 _DEEP, _FAILED = 4.0, 0.01  # epsilon * n of the median of a column is DEEP * log(columns * intervals / FAILED)
 _RELIED = 0.005  # share of the budget for these radii and quartiles, within the limits above
-_FREE = 5e-4  # share of a large budget up to which the greatest epsilon does not limit them
+_PLENTIFUL = 1280.0, 5e-4  # with a large budget, greatest epsilon * n of them all, if it costs at most this share
 _QUARTILE = 0.03  # largest share of the budget for a quartile
 _CHEAP = 0.005  # share of the budget for a locating step, if this is enough for the best pace
 _LOCATE = 0.6  # largest share for all locating steps; a budget for which they may need more is refused
@@ -249,10 +249,11 @@ class Search:
     def relied(self, least: float, most: float) -> float:
         """Return the cost rho of a private quantile on which the result depends: 0.5 % of the budget, within limits.
 
-        n times its epsilon is at least `least`, and at most `most`. With a large budget, the second limit may be
-        exceeded as long as the cost is below 0.05 % of the budget.
+        n times its epsilon is at least `least`, and at most `most`. With a large budget, it may also be 1280 or, if
+        this is less, what 0.05 % of the budget allows.
         """
-        most = max(most, self.reach(_FREE)) if self.plenty else most
+        if self.plenty:
+            most = max(most, min(_PLENTIFUL[0], self.reach(_PLENTIFUL[1])))
         return self.cost(max(least, min(self.reach(_RELIED), most)))
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:

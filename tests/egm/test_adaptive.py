@@ -927,7 +927,7 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
     """The clip norm is kept if only the first noisy count of the rows longer than it is much too high.
 
     Rows longer than the clip norm are counted with noise. After a high count they are counted again, and only a second
-    high count increases the clip norm. The rows of the test are normal, and three standard deviations of the noise are
+    high count increases the clip norm. The rows of the test are normal, and 2.4 standard deviations of the noise are
     added to the first count or to the first two. The second count costs a part of the budget, so the noise of the sum
     is a little larger. If both counts are too high, the clip norm is increased, rows are counted a third time, and the
     noise is far larger.
@@ -940,7 +940,7 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
         def longer(self, *query, high=high, asked=asked):
             number, std = count(self, *query)
             asked.append(number)
-            return number + 3 * std * (len(asked) <= high), std
+            return number + 2.4 * std * (len(asked) <= high), std
 
         monkeypatch.setattr(PrivateRows, "longer", longer)
         release, _ = run(X, 1.0)
