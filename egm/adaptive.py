@@ -132,8 +132,8 @@ class AdaptiveDataMechanism(Declared):
     search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
     learned, because its exact sums of products need the exact number of rows.
 
-    **Passes.** The rows are read some 10 to 30 times, once for each query, and never more than 600
-    times; without a search, two to six times. The queries depend on released numbers alone.
+    **Passes.** The rows are read some 10 to 40 times, once for each query, and never more than 600
+    times; if no search is begun, two to six times. The queries depend on released numbers alone.
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`
     (:math:`210 \sqrt d` for "add_remove"). With "learn" the mechanism asks for noisy second moments

@@ -262,7 +262,7 @@ def _require_in_range(mechanism: AdaptiveDataMechanism, sigma: Array, names: Seq
     """
     units = np.broadcast_to(1.0 if mechanism.ranges is None else mechanism._standard[1], sigma.shape).tolist()
     for name, std, unit in zip(names, sigma, units, strict=True):
-        low, high = (unit * end for end in mechanism.sigma_range or ())
+        low, high = (unit * end for end in mechanism._sigma_range)
         if not low <= std <= high:
             raise Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
 

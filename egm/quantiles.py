@@ -18,6 +18,7 @@ then a point of it, and the sampling is exact.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import overload
 
 import numpy as np
@@ -232,10 +233,10 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     :math:`\exp(\varepsilon / 2 \cdot \text{score})`. If one value moves to another interval, each
     of the two numbers in the formula changes by at most one, and so does each score. The same holds
     if one value is added or removed: then r and each of the numbers of values move by 0 or 1 in one
-    direction, so that each difference in the formula changes by at most one. (If q n grows by q < 1,
-    a rounded q n grows by at most 1; for q up to 0.999 and fewer than 2**40 values this is also true
-    in doubles.) So the draw, an exponential mechanism, is epsilon-differentially private [1]_ for
-    both kinds of neighbors. It is also
+    direction, so that each difference in the formula changes by at most one. (If q n, which is
+    computed without a rounding error, grows by q < 1, the rounded q n grows by at most 1.) So the
+    draw, an exponential mechanism, is epsilon-differentially private [1]_ for both kinds of
+    neighbors. It is also
     :math:`\rho`-zero-concentrated differentially private with :math:`\rho = \varepsilon^2 / 8`
     ([2]_, Lemma 3.4).
 
@@ -264,7 +265,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     if rng is not None:
         generator(rng)
     ends = np.cumsum(held.astype(np.int64))
-    rank = round(q * int(ends[-1]))
+    rank = round(Fraction(q) * int(ends[-1]))
     starts = np.concatenate([[0], ends[:-1]])
     scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))
     if rng is None:

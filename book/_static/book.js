@@ -75,6 +75,14 @@ const switchCode = (folds) => {
   document.querySelector("article h1").after(button);
 };
 
+const pointedAt = (hash) => {
+  try {
+    return document.getElementById(decodeURIComponent(hash.slice(1)));
+  } catch {
+    return null; // the address is malformed
+  }
+};
+
 // The entries of the ledger that contain some words: the others are hidden, and the boxes of these are open. A link to a
 // hidden entry clears the words.
 const filterEntries = (boxes) => {
@@ -93,7 +101,7 @@ const filterEntries = (boxes) => {
     none.textContent = [...boxes].every((box) => box.hidden) ? "No entry matches." : "";
   };
   const reveal = (hash) => {
-    const place = document.getElementById(decodeURIComponent(hash.slice(1))), box = place?.closest("details.entries");
+    const place = pointedAt(hash), box = place?.closest("details.entries");
     if (!box || !place.closest("[hidden]")) return;
     input.value = "";
     filter();
@@ -156,7 +164,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   if (entries.length) filterEntries(entries);
   document.querySelectorAll("nav summary:not([aria-label])").forEach(nameArrow);
   ["primary", "secondary"].forEach((name) => document.querySelector(`.bd-sidebar-${name}`) && drawer(name));
-  const move = toReturn(document.getElementById(decodeURIComponent(location.hash.slice(1))));
+  const move = toReturn(pointedAt(location.hash));
   await window.MathJax?.startup.promise;
   move();
   document.querySelectorAll(BOXES).forEach((box) => enter.observe(box));

@@ -76,8 +76,7 @@ class Declared:
             raise ValueError("radius must be given, or ranges, and not both")
         if ranges is None and self.sigma_range is None:
             raise ValueError("sigma_range must be given with radius: the least and the greatest standard deviation")
-        sigma_range = _SIGMA_RANGE if self.sigma_range is None and ranges is not None else self.sigma_range
-        bounds = between(*_RANGE, sigma_range=positive(sigma_range=sigma_range))
+        bounds = between(*_RANGE, sigma_range=positive(sigma_range=self._sigma_range))
         if bounds.shape != (2,) or bounds[0] > bounds[1]:
             raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
         narrowest = 1.0 if ranges is None else min(high / 2 - low / 2 for low, high in ranges)
@@ -105,7 +104,8 @@ class Declared:
         if self._learns and self._counted:
             raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
         basis = self.basis if self.basis is None or self._learns else checked(self.basis)
-        values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
+        given = None if self.sigma_range is None else tuple(bounds.tolist())
+        values = {"n": n, "rho": rho, "radius": radius, "sigma_range": given, "basis": basis}
         for name, value in {**values, "ranges": ranges, "columns": columns, "unseen": unseen}.items():
             object.__setattr__(self, name, value)
 
@@ -138,7 +138,7 @@ class Declared:
         The default is used only if ranges of the columns are declared. Then the unit of a standard deviation is half
         the range of its column.
         """
-        return self.sigma_range or _SIGMA_RANGE
+        return _SIGMA_RANGE if self.sigma_range is None else self.sigma_range
 
     @property
     def _counted(self) -> bool:

@@ -356,8 +356,9 @@ class Budget:
         Parameters
         ----------
         noise_multiplier : float
-            Standard deviation of the noise divided by the sensitivity, which is the norm to which
-            the gradient of each person is clipped; from 1e-3 to 1e6.
+            Standard deviation of the noise divided by the sensitivity, from 1e-3 to 1e6. If the
+            gradient of each person is clipped to the norm C, the sensitivity is C for the neighbors
+            "add_remove", and 2 C for "replace_one".
         sampling_probability : float
             Probability from 1e-12 to 1 with which each person is in the sample of a step,
             independently of all other persons and of all other steps.

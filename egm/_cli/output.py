@@ -136,7 +136,7 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     ranges: dict[str, Any] = {"radius": mechanism.radius}
     if mechanism.ranges is not None:
         ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
-    ranges["sigma_range"] = mechanism.sigma_range
+    ranges["sigma_range"] = mechanism._sigma_range
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
     people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}

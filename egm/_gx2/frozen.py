@@ -17,6 +17,7 @@ from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
 _STRAIGHT = 2.0**-56  # eigenvalues below this part of a linear coefficient are taken as 0 (see `from_quadratic_form`)
+_OVERFLOWS = "A must not be so large that the form overflows, with the given mean, cov, linear and constant"
 _CANCELED = 2.0**18  # largest S / M in the Notes of `from_quadratic_form`: 1e-16 S is then at most 3e-11 M
 _POLE = -320.0  # log of the distance from a pole of the density below which the density counts as a power
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
@@ -472,9 +473,7 @@ def from_quadratic_form(
         form, slopes = root.T @ A @ root, root.T @ (2 * (A @ mean) + linear)
         level = mean @ A @ mean + linear @ mean + constant
     if not np.all(np.isfinite([*form.flat, *slopes, level])):
-        raise ValueError(
-            "A must not be so large that the form overflows, with the given mean, cov, linear and constant"
-        )
+        raise ValueError(_OVERFLOWS)
     omega, vectors = np.linalg.eigh(form)
     beta = vectors.T @ slopes
     largest, slope = float(np.max(np.abs(omega))), float(np.max(np.abs(beta)))
@@ -489,13 +488,19 @@ def from_quadratic_form(
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
     taken = beta * (beta / 4 / omega)
-    if np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level)):
+    with np.errstate(over="ignore"):
+        digits_are_lost = np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level))
+    if digits_are_lost:
         worst = int(np.argmax(np.abs(taken)))
         raise ValueError(
             "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
             f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
         )
-    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), math.fsum([level, flat, *-taken]))
+    try:
+        shift = math.fsum([level, flat, *-taken])
+    except OverflowError:
+        raise ValueError(_OVERFLOWS) from None
+    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), shift)
 
 
 def _integral(function: Callable[[float], float], start: float, stop: float) -> float:

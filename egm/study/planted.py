@@ -64,8 +64,8 @@ class Case:
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
         returns the releases.
     size : int
-        Number of releases for each data set. It is sufficient to find each of `bugs` with
-        probability at least 1 - 1e-6.
+        Number of releases for each data set. With the default epsilon and delta of `cases`, it is
+        sufficient to find each of `bugs` with probability at least 1 - 1e-6.
     bugs : tuple of str
         Names of the bugs that this mechanism can have; see `plant`.
 
@@ -358,8 +358,9 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
 
     Notes
     -----
-    With all the releases (`share` = 1), every bug of `cases` is found, and no bug is found where
-    there is none, except with a probability of 1e-6 for each row. Secure noise takes 12
+    With all the releases (`share` = 1), every bug of ``cases()`` is found, and no bug is found where
+    there is none, except with a probability of 1e-6 for each row. With another epsilon or delta, more
+    releases may be needed to find a bug. Secure noise takes 12
     microseconds for each number, and all cases together take about 14 seconds.
 
     Examples

@@ -904,6 +904,7 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
         ("epsilon", "0x10", "ε must be a number from 0.01 to 50"),
         ("sigma", "1.200,50", TWOFOLD),
         ("sigma", "18 1.200,50, 3", TWOFOLD),
+        ("sigma", "18, 1,200, 3", TWOFOLD.replace("1.200,50", "1,200")),
         ("sigma", "3, 0x10", "Not numbers from 1e-100 to 1e100: entry 2, “0x10”"),
         ("sigma", "1, two 3; -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
         ("sigma", "0 " * 12345, "Not numbers from 1e-100 to 1e100: " + "; ".join(ZEROS) + "; 12,342 more"),

@@ -945,7 +945,14 @@ def test_largest_quadratic_form():
     np.testing.assert_array_equal(law.weights, 1e308)
 
 
-@pytest.mark.parametrize("form", [{"A": np.eye(2) * 1e160, "cov": np.eye(2) * 1e160}, {"A": np.eye(2), "mean": 1e200}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"A": np.eye(2) * 1e160, "cov": np.eye(2) * 1e160},
+        {"A": np.eye(2), "mean": 1e200},
+        {"A": [[1e300]], "linear": 2e304, "constant": -1.5e308},
+    ],
+)
 def test_quadratic_forms_that_overflow_are_named(form):
     with pytest.raises(ValueError, match=r"^A must not be so large"):
         gx2.from_quadratic_form(**form)

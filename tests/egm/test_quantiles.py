@@ -4,6 +4,7 @@ A private quantile is an interval or a point that is chosen with a probability p
 The score is minus the number of values between this interval or point and the exact quantile.
 """
 
+import math
 from itertools import combinations_with_replacement, product
 from unittest import mock
 
@@ -185,6 +186,16 @@ def test_a_score_moves_by_at_most_one(change, counts, q, data):
             interval(each, q, 1.0)
     assert np.max(np.abs(found[0] - found[1])) <= 1
     assert np.max(found[0]) == np.max(found[1]) == 0
+
+
+@pytest.mark.parametrize(("n", "q"), [(2**27 + 1, 1 - 2.0**-28), (2**52 - 3, math.nextafter(1, 0)), (3, 0.5)])
+def test_a_score_moves_by_at_most_one_with_any_number_of_values(n, q, scores):
+    """If one of `n` values is added or removed, no score of `quantiles.interval` changes by more than one.
+
+    In the first two cases, q n rounds to a multiple of 1/2 in doubles, and the next whole numbers are both even.
+    """
+    found = [scores([0, held, 0], q) for held in (n - 1, n, n + 1)]
+    assert np.max(np.abs(np.diff(found, axis=0))) <= 1
 
 
 @pytest.mark.slow

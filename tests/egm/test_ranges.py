@@ -422,6 +422,12 @@ def test_bad_ranges_are_named(options, message):
         mechanism(**options)
 
 
+def test_a_radius_in_place_of_ranges_needs_standard_deviations_of_its_own():
+    """The default range of the standard deviations is in units of the ranges, so it is not kept with a radius."""
+    with pytest.raises(ValueError, match="sigma_range must be given with radius"):
+        dataclasses.replace(mechanism(), ranges=None, radius=1e4)
+
+
 def test_other_numbers_of_columns_are_refused():
     for refuse in (mechanism().check, mechanism().release):
         with pytest.raises(ValueError, match="X must have the 3 columns of the mechanism, got 2"):
