@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,23 +26,20 @@ def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown
         refuse_twins(path, names)
         return list(range(len(names)))
     refuse_twins(path, columns)
-    places: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        places.setdefault(name, []).append(i)
+    places = {name: i for i, name in enumerate(names)}
+    twins = {name for name, number in Counter(names).items() if number > 1} if len(places) < len(names) else set()
     for name in columns:
-        if len(places.get(name, ())) != 1:
+        if name not in places or name in twins:
             number = "more than one" if name in places else "no"
             raise FileError(f"{path}: has {number} column {name!r}{f'; it has {few_names(names)}' if shown else ''}")
-    return [places[name][0] for name in columns]
+    return [places[name] for name in columns]
 
 
 def refuse_twins(path: Path, names: Sequence[str]) -> None:
     """Raise a FileError that begins with `path`, the name of the file, if one of the `names` occurs twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise FileError(f"{path}: the column {name!r} is named twice")
-        seen.add(name)
+    if len(set(names)) < len(names):
+        twin = next(name for name, number in Counter(names).items() if number > 1)
+        raise FileError(f"{path}: the column {twin!r} is named twice")
 
 
 def few_names(names: Sequence[str]) -> str:
