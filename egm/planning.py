@@ -400,9 +400,10 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
         if mechanism.ranges is not None:  # no budget is refused
             return (_LEAST_RHO, MOST) if field == "rho" else (2, MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
-        if field == "rho":
-            return least, MOST
-        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), MOST_ROWS
+        if field == "rho":  # if the least value is too large, the mechanism says so when it is tried
+            return min(least, MOST), MOST
+        rows = mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12)
+        return math.ceil(min(max(2, rows), MOST_ROWS)), MOST_ROWS
     return (2, MOST_ROWS) if field == "n" else L2_EPSILONS
 
 

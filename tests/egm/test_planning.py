@@ -352,6 +352,16 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
         replace(few, n=few.n - 1).forecast(**ROWS)
 
 
+@pytest.mark.parametrize("rho", [1e-30, 1e-40, 1e-320])
+def test_a_budget_that_no_number_of_rows_makes_enough_is_refused_by_the_mechanism(rho):
+    """If even 2**53 rows, or a rho of 1e6, are too little for a mechanism, `solve` raises the mechanism's own error."""
+    with pytest.raises(ValueError, match=f"rho = {rho} is too small for n = {2**53} and 3 columns: .* takes rho = "):
+        solve(replace(ADAPTIVE, rho=rho), 1.0, "n", **ROWS)
+    wide = AdaptiveDataMechanism(2, rho, radius=1e100, sigma_range=(1e-100, 1e100))
+    with pytest.raises(ValueError, match=r"rho = 1000000\.0 is too small for n = 2 and 20000 columns: .* takes n = 15"):
+        solve(wide, 1.0, "rho", sigma=np.ones(20_000))
+
+
 def test_only_the_result_is_warned_about():
     """`solve` warns of a delta of 1/n or more, for n rows, only if the mechanism that it returns has such a delta.
 
