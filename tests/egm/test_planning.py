@@ -183,6 +183,8 @@ def test_measures_are_those_of_the_forecast():
         assert curve(DATA, 1.0, column=name) == pytest.approx(errors[j] / DATA.n)
         share = curve(DATA, 1.0, measure="relative", column=name)
         assert share == pytest.approx(errors[j] / (DATA.n * CENTER[name]))
+        negative = replace(DATA, center={**CENTER, name: -CENTER[name]})
+        assert curve(negative, 1.0, measure="relative", column=name) == pytest.approx(share)
     wide = replace(DATA, epsilon=0.3, n=500)
     assert curve(wide, [[1.0], [2.0]]).tolist() == [[curve(wide, 1.0)], [curve(wide, 2.0)]]
     assert curve(LaplaceMechanism(2, 1), 0.5, measure="sum") == pytest.approx(np.sqrt(2) * 4)
@@ -345,6 +347,7 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
     assert solve(DATA, 1e12).epsilon == 1e-6
     with pytest.warns(DeltaWarning):
         assert solve(replace(DATA, delta=0.6), 1e12, "n").n == 2
+    assert solve(RANGED, 1e12, "rho", sigma=[18.0, 300.0]).rho == 1e-9
     assert solve(ADAPTIVE, 1e12, "rho", **ROWS).rho == ADAPTIVE.least_rho(3)
     few = solve(ADAPTIVE, 1e12, "n", **ROWS)
     few.forecast(**ROWS)
