@@ -215,6 +215,8 @@ def test_names_without_others_to_match_them_with_are_refused(tmp_path):
             unnamed.check(held)
     with pytest.raises(ValueError, match="center has names, 'age', 'income', 'visits'"):
         GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=pd.Series(CENTER, NAMES))
+    with pytest.raises(ValueError, match="X has names, 'income', 'age', and the mechanism has none"):
+        GaussianDataMechanism(SIGMA[:2], N, 1.0, 1e-6).check(frame(["income", "age"]))
     with pytest.raises(ValueError, match=r"center must have the names .* without 'age'$"):
         mechanism(center={"income": 1.0, "visits": 1.0})
     unnamed.check(pd.DataFrame(X))

@@ -222,6 +222,7 @@ def test_long_numbers_in_order_are_accepted_as_texts():
     ids = np.array([f"{10**25 + int(i)}" for i in WHO], dtype=object)
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
     assert released(made, Table([0, 3, 77], id=ids, group=GROUP), person="id") == released(made, X, person=WHO)
+    assert people.Order().holds(np.array(["999", str(2**53), str(2**53 + 1)]))  # the last two are one double
 
 
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
@@ -309,6 +310,7 @@ SAME_PERSON = {
     "zeros": [np.zeros(1), -np.zeros(1), np.zeros(1, np.int8), np.zeros(1, np.uint64)],
     "numbers": [np.array([7], kind) for kind in (float, "f4", "u1", "i8")],
     "days": [np.array(["2024-01-02"], f"M8[{unit}]") for unit in ("D", "s", "us", "ns")],
+    "texts that are no Unicode": [np.array(["a\udcff"], kind) for kind in ("U2", "U9", object)],
 }
 
 
@@ -435,6 +437,8 @@ LABELS = {
     "far apart": ([2**62, -(2**62), 0], np.array([0, 2**62, -(2**62), 1])),
     "signed and unsigned": ([2**62, 2**62 + 1, -5], np.array([2**62, 2**62 + 1, 2**62 + 2, 2**63], dtype=np.uint64)),
     "unsigned": ([0, 3], np.array([0, 3, 2**63], dtype=np.uint64)),
+    "unsigned keys": ([2**63 + 2, 2**63 + 1], np.array([2**63, 1, 2**63 + 1, 2**63 + 2], dtype=np.uint64)),
+    "too many keys for 16 bits": (range(2**15, -1, -1), np.array([0, 1, 2**15, 2**15 + 1])),
     "beyond int8": ([-300, 3, 300], np.array([3, -128, 127], dtype=np.int8)),
     "flags": ([True, False], np.array([True, False, True])),
     "floats": ([0.5, 1.0], np.array([1, 2, 1])),
