@@ -75,6 +75,8 @@ def test_theorem4_is_bernstein_after_lemma_41():
 def test_theorem4_needs_many_dimensions():
     # The condition ln n <= sum sigma^2 / (18 max sigma^2) is at most d / 18, for equal sigma.
     assert bounds.theorem4_limit(np.full(36, 5.0)) == pytest.approx(np.exp(2), rel=1e-14)
+    assert bounds.theorem4_limit(np.ones(20_000)) == np.inf  # exp(20_000 / 18) is no double
+    assert bounds.theorem4(np.ones(20_000), 2**53) < np.inf
     assert bounds.theorem4(np.full(36, 5.0), 8) == np.inf
     assert bounds.theorem4(np.ones(3), 1) == pytest.approx(36, rel=1e-14)
 

@@ -246,6 +246,23 @@ def test_best_clip_norm_is_the_least_of_a_grid(place):
     assert least <= min(totals) * (1 + 1e-9)
 
 
+def test_the_search_for_a_clip_norm_ends_where_it_says():
+    """If there is much noise, `forecast.best_clip_norm` takes the least clip norm that it tries; if none, the largest.
+
+    The least one is 0.001 times the root mean square norm of a scaled row without an offset, and the largest one is
+    such a row's upper quantile of 0.001 / n, plus the norm of the offset. The entries of `sigma` stand for several
+    coordinates. The true standard deviations are smaller or larger by a factor: the smallest one counts for the least
+    clip norm, and the largest one for the largest clip norm.
+    """
+    sigma, b, offset, copies = np.array([[1.0, 0.5, 2.0], [1.0, 3.0, 0.7], [3.0, 0.0, -9.0], [1, 9, 4]])
+    weights, factors = (b * sigma) ** 2, (4.0, 0.25)
+    least = 1e-3 * 0.25 * np.sqrt(np.sum(copies * weights))
+    largest = 4 * np.sqrt(gx2.isf(1e-3 / 50, weights, copies)) + np.linalg.norm(np.sqrt(copies) * b * offset)
+    for price, end in ((1e30, least), (0.0, largest)):
+        found, _ = forecast.best_clip_norm(lambda c, p=price: p * c**2, sigma, 50, b, offset, copies, factors=factors)
+        assert found == pytest.approx(end, rel=1e-5)
+
+
 SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 
