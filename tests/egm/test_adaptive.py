@@ -1109,10 +1109,13 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     deviation 2. If all 16 entries of R look like noise, nothing is added. If only one entry is clearly larger, only
     this entry is added. If all entries are a little larger, R is added after multiplication by the shrinkage factor of
     James and Stein. If all entries are clearly larger, R is added unchanged.
+
+    If R without noise has the standard deviation c by chance, entries that look like noise are multiplied by c**2 /
+    (c**2 + 2**2), which has the least mean squared error, and only an excess over 2 c shows that a column is skewed.
     """
 
-    def found(parts):
-        return correct(np.asarray(parts, dtype=float), np.full(16, 2.0), np.zeros(16))
+    def found(parts, chance=0.0):
+        return correct(np.asarray(parts, dtype=float), np.full(16, 2.0), np.full(16, chance))
 
     noise = np.array([1, -1] * 8)
     nothing, one, all_of_them, gentle = found(2 * noise), found([9, *noise[1:]]), found(9 * noise), found(3 * noise)
@@ -1123,6 +1126,9 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     assert one.added.tolist() == [9, *[0] * 15]
     assert one.std.tolist() == [2, *[0] * 15]
     assert (one.rest[0], one.hidden[0], one.unknown[0]) == (0, 13.5, 0)  # 1.5 times as much may be beyond
+    by_chance = found([9, *noise[1:]], 1.0)
+    np.testing.assert_allclose(by_chance.kept, [1, *[1 / (1 + 4)] * 15])
+    assert by_chance.hidden.tolist() == [1.5 * (9 - 2), *[0] * 15]
     assert all_of_them.added.tolist() == (9 * noise).tolist()
     share = (9 - 4) / 9  # the factor of James and Stein
     np.testing.assert_allclose(gentle.added, 3 * noise * share)
@@ -1228,18 +1234,44 @@ def test_what_a_radial_row_has_beyond_the_clip_norm(model):
         assert moments == pytest.approx(expected, rel=0.12)
 
 
-def test_radial_takes_scaling_and_copies():
+@pytest.mark.parametrize("exact", [False, True])
+def test_radial_takes_scaling_and_copies(exact):
     """`Radial` gives equal results for repeated coordinates and for one entry with `copies`, also with a scaling.
 
     `Radial` approximates the distribution of the norm of a scaled normal row. An entry with 3 copies stands for three
     equal coordinates. The scaling b has the same effect as a multiplication by b of the standard deviations and of the
-    offsets, the differences of the mean from the center.
+    offsets, the differences of the mean from the center. If `exact` is true, the distribution is not approximate.
     """
     sigma, offset, b = np.array([1.0, 0.5]), np.array([0.3, 1.0]), np.array([2.0, 3.0])
-    once = Radial(np.repeat(sigma, 3), np.repeat(offset, 3), np.repeat(b, 3))
-    for same in (Radial(sigma, offset, b, 3), Radial(b * sigma, b * offset, np.ones(2), 3)):
+    once = Radial(np.repeat(sigma, 3), np.repeat(offset, 3), np.repeat(b, 3), exact=exact)
+    for same in (Radial(sigma, offset, b, 3, exact), Radial(b * sigma, b * offset, np.ones(2), 3, exact)):
         assert same.quantile(0.1) == pytest.approx(once.quantile(0.1), rel=1e-12)
         assert same.lost(1.5) == pytest.approx(once.lost(1.5), rel=1e-12)
+
+
+def test_an_exact_radial_law_has_rows_that_hardly_occur():
+    """With `exact`, `Radial` knows within 10 % what clipping removes, even if only one row in 1e10 is clipped."""
+    expected, _ = quad(stats.chi(3).sf, 7, 30, epsabs=0)
+    exact = Radial(*MODELS["three"], np.ones(3), exact=True)
+    assert exact.lost(7.0) == pytest.approx(expected, rel=0.1, abs=0)
+
+
+@pytest.mark.parametrize("one_sided", [np.inf, 0.5, 0.1])
+@pytest.mark.parametrize(("n", "noise"), [(30, 0.3), (1000, 0.01)])
+def test_errors_of_the_best_radial_clip_norm(n, noise, one_sided):
+    """The squared errors of `Radial.best` add up to the forecast for its clip norm and rows off center, within 20 %.
+
+    If the parts that clipping removes from the `n` rows pointed in one direction, they would not move the mean by more
+    than `one_sided` times the root of this sum. The noise in a scaled entry of the mean has the standard deviation
+    `noise` times the clip norm.
+    """
+    (sigma, offset), b = MODELS["off center"], np.full(3, 2.0)
+    radial = Radial(sigma, offset, b)
+    C, errors = radial.best(n, noise, one_sided)
+    total = np.sum(errors**2)
+    expected = 3 * (noise * C / 2) ** 2 + sum(forecast.clipping(sigma, n, b, C, offset)) / n**2
+    assert total == pytest.approx(expected, rel=0.2)
+    assert radial.lost(C) / 2 <= one_sided * math.sqrt(total)
 
 
 TAILS = [
@@ -1331,7 +1363,8 @@ def test_a_tail_from_numbers_in_shells():
 
     The successive norms are called edges. The number beyond an edge is the sum of all counts from this edge on. At the
     first edge beyond which the rows cannot be told from noise, the number is set to three standard deviations of the
-    noise. Later edges are left out.
+    noise. Later edges are left out. If few rows are known to be beyond the last edge (`ends`), the power there is at
+    least that with which the number falls to these three standard deviations; this minimum is limited to 2.2.
     """
     edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
     tail = Tail.through(edges, counts, 3, 1.0)
@@ -1340,6 +1373,8 @@ def test_a_tail_from_numbers_in_shells():
     assert tail.rows[4] == pytest.approx(3.0)
     assert 1.2 <= tail.power <= 8
     assert np.all(np.diff(tail.rows) <= 0)
+    for std, power in ((1.0, 2.2), (10.0, math.log2(100.1 / 30)), (30.0, tail.power)):
+        assert Tail.through(edges, counts, 3, std, ends=True).power == pytest.approx(power)
 
 
 @pytest.mark.parametrize("power", [1.5, 3.0, 6.0])
