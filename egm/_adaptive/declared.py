@@ -210,17 +210,18 @@ class Declared:
 
         The search has to be reliable. Without declared ranges of the columns, `rho` is too small if it is less than
         ``least_rho(d)``. With declared ranges nothing is raised, because rows can then be summed without a search. The
-        message names two remedies, each of which is enough: a larger n for the same rho, and a larger rho for the same
-        n. The larger rho is left out if it is above all rho that a mechanism accepts.
+        message names two remedies, each of which is enough: a larger rho for the same n, and a larger n for the same
+        rho. A remedy is left out if it is above all that a mechanism accepts.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:
-            n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
-            more = "" if least > MOST else f"rho = {_rounded_up(least):.4g}, or "
+            n = self.n * math.sqrt(least / self.rho) * (1 + 1e-12)
+            remedies = [f"rho = {_rounded_up(least):.4g}"] if least <= MOST else []
+            remedies += [f"n = {math.ceil(n)}"] if n <= MOST_ROWS else []
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
-                f"the declared ranges takes {more}n = {n}"
+                f"the declared ranges takes {', or '.join(remedies) or 'a larger rho and a larger n'}"
             )
 
 

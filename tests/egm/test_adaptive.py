@@ -402,6 +402,12 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
         assert it.rho >= it.least_rho(d) * (1 - (1e-14 if it.n > n else 0))
 
 
+@pytest.mark.parametrize("rho", [5e-324, 1e-30])
+def test_a_refusal_names_no_number_of_rows_that_would_be_refused(rho):
+    with pytest.raises(ValueError, match=r"is too small for n = 1000 and 3 columns: .* takes rho = \S+$"):
+        AdaptiveDataMechanism(1000, rho, radius=1e4, sigma_range=(0.1, 1e4)).forecast(np.ones(3))
+
+
 def test_the_least_budget_grows_with_the_task():
     """`AdaptiveDataMechanism.least_rho(d)`, the least budget rho that is accepted, is proportional to 1 / n**2.
 
