@@ -33,7 +33,7 @@ from egm._basis import of_columns
 from egm._budget import drawn
 from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
-from egm._cli.options import SCALINGS, require_options_that_fit
+from egm._cli.options import ALONG, SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
 from egm._cli.output import CONFIDENCE, adaptive_parameters, document, errors, output, parameters
 from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, tell, visible
@@ -200,13 +200,14 @@ def _adaptive(args: Namespace) -> None:
         release = mechanism.release(X, **labels, rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
         found = {"low": low, "high": high, "confidence": CONFIDENCE, "spent": release.spent}
-        names = "uncorrected", "uncorrected_std", "bias", "bias_std", "center", "sigma"
+        names = "uncorrected", "uncorrected_std", "bias", "bias_std", "center"
         found |= {name: getattr(release, name).tolist() for name in names}
+        found["sigma" if release.basis is None else f"sigma{ALONG}"] = release.sigma.tolist()
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
         found["method"] = release.method
         if release.count is not None:
             found |= {"count": release.count, "count_std": release.count_std}
-        if release.basis is not None:  # what sigma is along
+        if release.basis is not None:
             found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from egm import files
 from egm._adaptive.declared import MOST
-from egm._cli.options import SCALINGS, VECTORS, spelled, split
+from egm._cli.options import ALONG, SCALINGS, VECTORS, spelled, split
 from egm._cli.terminal import Mistake, from_csv, is_terminal, tell
 from egm._files.columns import refuse_twins
 from egm._files.source import TextError, Vector
@@ -247,9 +247,9 @@ def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
     A file whose name ends in .json must be such an output. A CSV file is one if it has a column "column", and a column
-    with the name of one of the vectors. For any other file the result is None. Raise a `Mistake` if a .json file is no
-    release, if the vector is missing or has not one finite number for each column, or if it is sigma of a release that
-    was made along a basis. Raise a FileError if two columns have the same name.
+    with the name of one of the vectors or more than two columns. For any other file the result is None. Raise a
+    `Mistake` if a .json file is no release, or if the vector is missing, has not one finite number for each column, or
+    has numbers for the vectors of a basis instead. Raise a FileError if two columns have the same name.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -260,17 +260,20 @@ def _of_release(path: str, name: str) -> Vector | None:
     if not is_json:
         with contextlib.suppress(csv.Error):
             rows = list(csv.DictReader(text.splitlines()[has_comment:]))
-        if not rows or "column" not in rows[0] or rows[0].keys().isdisjoint(VECTORS):
+        if not rows or "column" not in rows[0] or (len(rows[0]) < 3 and rows[0].keys().isdisjoint(VECTORS)):
             return None
     try:
         content = json.loads(text if is_json else text.splitlines()[0][2:] if has_comment else '{"parameters": {}}')
-        _refuse_basis(path, name, content)
         _warn_of_ranges(path, content)
         if is_json:
-            names, values = list(map(str, content["columns"])), content.get(name, content["parameters"].get(name))
+            names, found = list(map(str, content["columns"])), {**content["parameters"], **content}
         else:
-            names, values = [from_csv(row["column"]) for row in rows], [float(row[name]) for row in rows]
-        numbers = np.array(values, dtype=float)
+            names = [from_csv(row["column"]) for row in rows]
+            found = {key: [row.get(key) for row in rows] for key in rows[0]}
+        if name not in found:
+            along = f", but {name}{ALONG}: numbers along a basis, and not those of the columns"
+            raise Mistake(f"{spelled(name)} {path}: has no {name}{along if f'{name}{ALONG}' in found else ''}")
+        numbers = np.array(found[name], dtype=float)
         if not names or numbers.shape != (len(names),) or not np.isfinite(numbers).all():
             raise ValueError
     except Mistake:
@@ -279,16 +282,6 @@ def _of_release(path: str, name: str) -> Vector | None:
         raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
     refuse_twins(Path(path), names)
     return names, numbers
-
-
-def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
-    """Raise a `Mistake` if the vector `name` is sigma and the release in `content` was made along a basis.
-
-    The standard deviations of such a release belong to the vectors of the basis, and not to the columns. `content` is
-    what the file at `path` holds.
-    """
-    if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
-        raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
 
 
 def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:

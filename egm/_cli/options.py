@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 import egm
 from egm._cli.terminal import Mistake, printing
 
-__all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled", "split"]
+__all__ = ["ALONG", "SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled", "split"]
 
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
+ALONG = "_along_basis"  # ends the name of a vector in the output that has a number for each vector of a basis
 
 _SHAPE: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
 _NEVER_WITH_ADAPTIVE = (
@@ -373,7 +374,8 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     The options --epsilon and --delta are required unless `planned` is true.
     """
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
-        on each line, or the name of a column and a number; or a release, as egm adaptive writes it in CSV or JSON"""
+        on each line, or the name of a column and a number; or a release, as egm adaptive writes it in CSV or JSON. A
+        release along a basis has sigma_along_basis instead, which is not taken"""
     it.option("--sigma", text, required=True, metavar="FILE")
     text = """privacy: the data of one person make any result at most exp(E) times more likely. > 0; 1 is common, 10
         protects little"""
@@ -435,7 +437,9 @@ def _simulate(it: _Parser) -> None:
 
 def _release_output(it: _Parser) -> None:
     """Add the options about the output of a release to `it`, the parser of a command."""
-    it.option("--plain", "write CSV without the comment in line 1, which has the parameters", action="store_true")
+    text = """write CSV without the comment in line 1, which has the parameters; and without center and sigma if the
+        comment would say that they are only taken from declared ranges"""
+    it.option("--plain", text, action="store_true")
     _output(it, "csv", "json", "npy", "parquet")
 
 

@@ -26,7 +26,7 @@ import egm
 from egm import files
 from egm._adaptive.search import FEW
 from egm._cli.inputs import is_path, rounded_up
-from egm._cli.options import VECTORS
+from egm._cli.options import ALONG, VECTORS
 from egm._cli.terminal import Mistake, in_csv, printing, visible
 from egm._files import parquet
 from egm._types import StructuredArray
@@ -112,7 +112,10 @@ def _finite(value: Any) -> Any:
 
 
 def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[str, Any]:
-    """Return the public parameters that `mechanism` was given or has computed, as a dictionary from name to value."""
+    """Return the public parameters that `mechanism` was given or has computed, as a dictionary from name to value.
+
+    The name of a vector with a number for each vector of a basis, and not for each column, ends in "_along_basis".
+    """
     if isinstance(mechanism, GroupedDataMechanism):
         groups = {"groups": len(mechanism.keys), "groups_per_person": mechanism.groups_per_person}
         return {**parameters(mechanism.mechanism), "mechanism": type(mechanism).__name__, **groups}
@@ -120,7 +123,9 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
     fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
-    named = {"sigma": mechanism.sigma, "center": center, "center_std": mechanism._doubts[0], "scaling": mechanism.b}
+    end = "" if mechanism.basis is None else ALONG
+    named = {f"sigma{end}": mechanism.sigma, "center": center}
+    named |= {f"center_std{end}": mechanism._doubts[0], f"scaling{end}": mechanism.b}
     vectors = {name: vector.tolist() for name, vector in named.items()}
     rotated = {} if (basis := mechanism.basis) is None else {"basis": basis.name}
     if basis is not None and basis.name == "given":  # a matrix from a file
@@ -251,9 +256,11 @@ def _as_csv(content: Document, *, plain: bool = False) -> bytes:
     """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
 
     A comment line at the top holds, as JSON, all values that are not vectors. If `plain` is true, there is no such
-    line.
+    line. Then a center and a sigma that only repeat declared ranges, as the line would say, are left out, too.
     """
     names, columns, rest = _divided(content)
+    if plain and content.get("method") == "ranges":
+        columns = {name: values for name, values in columns.items() if name not in ("center", "sigma")}
     text = io.StringIO()
     text.write("" if plain else f"# {rest}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")

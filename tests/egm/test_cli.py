@@ -25,6 +25,7 @@ import time
 import tomllib
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -313,7 +314,9 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
         assert found["parameters"][name] == getattr(it, name)
     assert found["parameters"]["clip_probability"] == it.p
     off = it.sigma / 2 if it.center_std is None else it.center_std
-    for name, vector in {"sigma": it.sigma, "center": it.center, "center_std": off, "scaling": it.b}.items():
+    end = "" if it.basis is None else "_along_basis"
+    vectors = {f"sigma{end}": it.sigma, "center": it.center, f"center_std{end}": off, f"scaling{end}": it.b}
+    for name, vector in vectors.items():
         assert found["parameters"][name] == np.broadcast_to(vector, it.sigma.shape).tolist()
     if it.basis is not None:
         assert found["parameters"]["basis"] == ("dct" if it.basis.name == "dct" else it.basis.matrix.tolist())
@@ -1583,6 +1586,51 @@ def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
         assert (code, len(err)) == (0, told)
         said = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
         assert err == [f"egm: warning: found.{form}: {said}"] * told
+
+
+OF_A_TABLE = ("--format", "csv"), ("--plain",), ("--format", "json")
+ALONG_HAAR = {
+    "sum": (*SUM[:2], *PLAIN, "--header", "yes"),
+    "adaptive": (*ADAPTIVE[:2], "--rho", "50", *ADAPTIVE[6:]),
+    "plan": PLAN,
+}
+
+
+@pytest.mark.parametrize(("command", "form"), [*product(("sum", "adaptive"), OF_A_TABLE), ("plan", OF_A_TABLE[-1])])
+def test_numbers_along_a_basis_are_not_taken_for_those_of_columns(egm, form, command):
+    """A vector in the output of a release along a basis has a name that --sigma and the like do not look for.
+
+    Its numbers belong to the vectors of the basis and not to the columns, which would be a silent error. The name
+    protects even where no comment says that there was a basis. `form` is the format of the release by `command`, or of
+    the plan for one.
+    """
+    name = f"found.{'json' if 'json' in form else 'csv'}"
+    assert egm(*ALONG_HAAR[command], "--basis", "haar", *form, "--output", name) == (0, b"", [])
+    for option in ("sigma", "center_std", "scaling")[: 1 if command == "adaptive" else 3]:
+        given = (f"--{option.replace('_', '-')}", name)
+        code, out, err = egm("plan", *(SUM[2:4] if option != "sigma" else ()), *given, *BUDGET, "--rows", "400")
+        told = f"{' '.join(given)}: has no {option}, but {option}_along_basis: numbers along a basis, and not those of"
+        assert (code, out, err) == (2, b"", [f"egm: {told} the columns"])
+
+
+def test_ranges_in_the_place_of_estimates_are_not_in_a_plain_output(egm):
+    """With --plain, an adaptive release without a search has no center and sigma, as no comment can say what they are.
+
+    They would be the middle and half of each range. The output has all other columns, and the output of a release with
+    a search has these two as well.
+    """
+    ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
+    headers = {}
+    for rho in ("0.01", "60"):
+        command = "adaptive", "data.csv", "--rho", rho, *ranges
+        header = next(csv.reader(egm(*command)[1].decode().splitlines()[1:]))
+        assert egm(*command, "--plain", "--output", "found.csv", "--force")[0] == 0
+        headers[rho] = next(csv.reader(Path("found.csv").read_text().splitlines()))
+        assert headers[rho] == [name for name in header if rho == "60" or name not in ("center", "sigma")]
+        code, _, err = egm("plan", "--sigma", "found.csv", "--center", "found.csv", *BUDGET, "--rows", "400")
+        assert (code, err) == ((2, ["egm: --sigma found.csv: has no sigma"]) if rho == "0.01" else (0, []))
+    code, _, err = egm("plan", "--sigma", "named.csv", "--center", "found.csv", *BUDGET, "--rows", "400")
+    assert (code, err) == (0, [])
 
 
 # --- Budgets ----------------------------------------------------------------------------------------------------------
