@@ -35,7 +35,7 @@ from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
 from egm._cli.options import ALONG, SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
-from egm._cli.output import CONFIDENCE, adaptive_parameters, document, errors, output, parameters
+from egm._cli.output import CONFIDENCE, adaptive_parameters, basis_told, document, errors, output, parameters
 from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, tell, visible
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
@@ -208,7 +208,7 @@ def _adaptive(args: Namespace) -> None:
         if release.count is not None:
             found |= {"count": release.count, "count_std": release.count_std}
         if release.basis is not None:
-            found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
+            found["basis"] = basis_told(release.basis)
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))
 
 

@@ -34,7 +34,7 @@ from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.forecast import ErrorForecast
 from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism, GroupedRelease, Release
 
-__all__ = ["CONFIDENCE", "adaptive_parameters", "document", "errors", "output", "parameters"]
+__all__ = ["CONFIDENCE", "adaptive_parameters", "basis_told", "document", "errors", "output", "parameters"]
 
 CONFIDENCE = 0.95  # of the intervals that are written
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
@@ -127,13 +127,23 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
     named = {f"sigma{end}": mechanism.sigma, "center": center}
     named |= {f"center_std{end}": mechanism._doubts[0], f"scaling{end}": mechanism.b}
     vectors = {name: vector.tolist() for name, vector in named.items()}
-    rotated = {} if (basis := mechanism.basis) is None else {"basis": basis.name}
-    if basis is not None and basis.name == "given":  # a matrix from a file
-        rotated = {"basis": basis.matrix.tolist()}
+    rotated = {} if mechanism.basis is None else {"basis": basis_told(mechanism.basis)}
     people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
     people |= {"of": mechanism.of} if mechanism.count_weight and mechanism.of == "mean" else {}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **people, **rotated, **vectors}
+
+
+def basis_told(basis: Any) -> str | list[list[float]]:
+    """Return what the output says about `basis`: the value of --basis that names it, such as "dct:8x8", or its matrix.
+
+    `basis` is an `egm.bases.Basis`. Its matrix, which has a list of numbers for each vector, is returned only if the
+    basis was learned or comes from a file, and so has no name.
+    """
+    if basis.name not in ("dct", "haar"):
+        found: list[list[float]] = basis.matrix.tolist()
+        return found
+    return f"{basis.name}:{'x'.join(map(str, basis.shape))}" if len(basis.shape) > 1 else str(basis.name)
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, planning, samplers
 from egm._budget import amplified
 from egm._cli import inputs, terminal
 from egm._files import columns, source
@@ -284,6 +284,7 @@ ROTATION = [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
 CENTERED = ("--center", "center.csv", *PRIVATE)
 ROTATED = {
     ("--basis", "dct"): {"basis": "dct"},
+    ("--basis", "dct:3x1"): {"basis": "dct:3x1"},
     ("--basis", "rotation.csv", *CENTERED): {"basis": ROTATION, "center": MU, **OPTIONS[PRIVATE]},
     ("--basis", "rotation.npy", "--count-clipped"): {"basis": ROTATION, "count_clipped": True},
 }
@@ -319,7 +320,8 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
     for name, vector in vectors.items():
         assert found["parameters"][name] == np.broadcast_to(vector, it.sigma.shape).tolist()
     if it.basis is not None:
-        assert found["parameters"]["basis"] == ("dct" if it.basis.name == "dct" else it.basis.matrix.tolist())
+        told = option[1] if option[1].startswith("dct") else it.basis.matrix.tolist()
+        assert found["parameters"]["basis"] == told
     assert found["parameters"]["rows"] == it.n
 
 
@@ -463,17 +465,19 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
     assert np.array_equal(X, rows())
 
 
-@pytest.mark.parametrize("basis", ["haar", "learn"])
+@pytest.mark.parametrize("basis", ["haar", "dct:1x3", "learn", "rotation.csv"])
 def test_adaptive_with_a_basis_is_that_of_the_package(released, adaptive, basis):
+    """The output names the basis of the release if --basis can name it, and otherwise has its matrix."""
+    np.savetxt("rotation.csv", ROTATION, delimiter=",")
+    X = rows() / 20 + rows(seed=2)[:, :1] * SIGMA if basis == "learn" else rows()  # only correlations can be learned
+    write_csv("data.csv", X)
     found = released(*ADAPTIVE[:2], "--rho", "50", *ADAPTIVE[6:], "--basis", basis, "--simulate", "5")
-    it = dataclasses.replace(adaptive[0], rho=50.0, basis=basis)
-    release = it.release(rows(), rng=np.random.default_rng(5))
+    it = dataclasses.replace(adaptive[0], rho=50.0, basis=ROTATION if basis == "rotation.csv" else basis)
+    release = it.release(X, rng=np.random.default_rng(5))
     assert found["estimate"] == release.estimate.tolist()
-    assert found["parameters"]["basis"] == basis
-    if basis == "haar":
-        np.testing.assert_allclose(found["basis"], bases.haar(3).matrix, atol=1e-15)
-    else:
-        assert ("basis" in found) is (release.basis is not None)
+    assert found["sigma_along_basis"] == release.sigma.tolist()
+    assert found["parameters"]["basis"] == ("given" if basis == "rotation.csv" else basis)
+    assert found["basis"] == (release.basis.matrix.tolist() if basis in ("learn", "rotation.csv") else basis)
 
 
 IN_RANGES = ("--range", "pay=-50:100", "--range", "age=-10:10")
