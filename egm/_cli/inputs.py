@@ -149,7 +149,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:
-                found = [_unquoted(line) for line in file.read().splitlines()]
+                found = [_unquoted(line) for line in file]
         except (OSError, UnicodeDecodeError) as wrong:
             raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
     found = [key.strip() for key in found if key.strip()]
@@ -257,13 +257,14 @@ def _of_release(path: str, name: str) -> Vector | None:
     except (OSError, UnicodeDecodeError):
         return None
     rows, is_json, has_comment = list[dict[str, str]](), path.lower().endswith(".json"), text.startswith("# {")
+    lines = text.split("\n")  # splitlines would also divide a name at other characters than line ends
     if not is_json:
         with contextlib.suppress(csv.Error):
-            rows = list(csv.DictReader(text.splitlines()[has_comment:]))
+            rows = list(csv.DictReader(lines[has_comment:]))
         if not rows or "column" not in rows[0] or (len(rows[0]) < 3 and rows[0].keys().isdisjoint(VECTORS)):
             return None
     try:
-        content = json.loads(text if is_json else text.splitlines()[0][2:] if has_comment else '{"parameters": {}}')
+        content = json.loads(text if is_json else lines[0][2:] if has_comment else '{"parameters": {}}')
         _warn_of_ranges(path, content)
         if is_json:
             names, found = list(map(str, content["columns"])), {**content["parameters"], **content}

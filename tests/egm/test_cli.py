@@ -1661,6 +1661,21 @@ def test_a_column_may_have_a_number_for_its_name(released):
     assert (found["columns"], found["parameters"]["sigma"]) == (["2020", "2021"], [15.0, 18.0])
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_a_key_or_name_ends_only_where_a_line_ends(released, mark):
+    """The lines of a file with keys, or with names and sigma, end where those of a CSV file with labels end.
+
+    The character `mark` ends a line for `str.splitlines` of Python, but not in a CSV file.
+    """
+    Path("people.csv").write_text(f"age,ma{mark}ss,place\n" + f"1,2,Ba{mark}th\n3,4,York\n" * 200)
+    Path("keys.txt").write_bytes(f"Ba{mark}th\r\nYork\r\n".encode())
+    Path("s.csv").write_text(f"column,sigma\nage,1\nma{mark}ss,2.0\n")
+    options = ("--rows", "400", "--by", "place", "--columns", f"age,ma{mark}ss", "--keys", "keys.txt")
+    found = released("sum", "people.csv", "--sigma", "s.csv", *BUDGET, *options, "--simulate", "1")
+    assert found["group"] == [f"Ba{mark}th"] * 2 + ["York"] * 2
+    assert min(found["count"]) > 100  # 200 with noise; about 0 for the key of no row
+
+
 def test_keys_in_quotes_are_the_keys_without_quotes(released):
     Path("people.csv").write_text("age,mass,place\n" + '1,2,"Bath, Avon"\n3,4,York\n' * 20)
     Path("keys.txt").write_text('"Bath, Avon"\nYork\n')
