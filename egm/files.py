@@ -348,7 +348,7 @@ def from_parquet(
     columns : sequence of str, optional
         Names of the columns that are read, by default all columns of the first file. The columns
         must hold integers, floating-point numbers, decimal numbers or booleans, which count as 0
-        and 1.
+        and 1. A column without a type, in which all values are missing, is allowed, too.
     missing : {"error", "nan"}, default "error"
         What becomes of a missing value: a ValueError when its block is computed, or NaN.
 

@@ -118,9 +118,10 @@ def _opened(path: Path) -> Iterator[Any]:
 def _require_numbers(path: Path, field: Any) -> None:
     """Raise a FileError unless a column of the Parquet file at `path` holds real numbers or booleans.
 
-    `field` is pyarrow's description of the column: its name and type.
+    `field` is pyarrow's description of the column: its name and type. A column with the type "null" is allowed, too:
+    all its values are missing.
     """
-    if not re.match(_NUMBERS, str(field.type)):
+    if not re.match(rf"{_NUMBERS}|null", str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
 
 
@@ -189,7 +190,9 @@ def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["err
     for fragment in files.get_fragments():
         types += _types(fragment, columns, everything)
         groups += [(fragment.path, group.id, group.num_rows) for group in fragment.row_groups]
-    dtype = np.result_type(*types, *([np.float16] if missing == "nan" else []))  # only floats have NaN
+    dtype = np.result_type(
+        *(types or [np.float64]), *([np.float16] if missing == "nan" else [])
+    )  # only floats have NaN
     # With pure=False every call gets new keys: the file may have changed since the last.
     source = dask.delayed((files.filesystem, groups, columns, dtype, missing), pure=False, traverse=False)
     chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
@@ -202,6 +205,7 @@ def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["err
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
     """Return NumPy's types of the `columns` in one Parquet file; `fragment` is pyarrow's object for the file.
 
+    A column in which all values are missing may have the type "null"; for such a column there is no type in the result.
     Raise an error if a column is missing, occurs twice or does not hold numbers. If `everything` is true, also raise an
     error if the file has other columns.
     """
@@ -219,7 +223,7 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
             found.append(kind.to_pandas_dtype())
         elif types.is_boolean(kind) or types.is_decimal(kind):
             found.append(np.uint8 if types.is_boolean(kind) else np.float64)
-        else:
+        elif not types.is_null(kind):
             raise TypeError(f"column {name!r} of {fragment.path} must hold numbers, got {kind}; name others")
     return found
 

@@ -234,12 +234,17 @@ def test_missing_values_are_named(tmp_path):
 def test_missing_values_are_nan_if_they_may_be(tmp_path):
     """With missing="nan", `from_parquet` reads each missing value (null) as NaN, and all other entries as numbers.
 
-    The columns hold integers, truth values, decimals or doubles.
+    The columns hold integers, truth values, decimals, doubles or only missing values.
     """
     table = {"a": [1, None], "b": [True, None], "c": [None, Decimal("0.10")], "d": [0.5, None], "e": [7, 8]}
+    table["f"] = pa.nulls(2)
     found = from_parquet(folder(tmp_path, table, **{name: [3.0] for name in table}), missing="nan").compute()
-    expected = [[3] * 5, [1, 1, np.nan, 0.5, 7], [np.nan, np.nan, 0.1, np.nan, 8]]
+    expected = [[3] * 6, [1, 1, np.nan, 0.5, 7, np.nan], [np.nan, np.nan, 0.1, np.nan, 8, np.nan]]
     assert np.array_equal(found, expected, equal_nan=True)
+    with pytest.raises(ValueError, match=r"'f' of .*b\.parquet must have no missing values$"):
+        from_parquet(tmp_path, ["f"]).compute()
+    pq.write_table(pa.table({"f": pa.nulls(2)}), tmp_path / "a.parquet")
+    assert np.isnan(from_parquet(tmp_path, ["f"], missing="nan").compute()).all()
     with pytest.raises(ValueError, match=r"missing must be .error. or .nan., got .center."):
         from_parquet(tmp_path, missing="center")
 

@@ -376,8 +376,12 @@ def test_missing_numbers_are_nan_if_they_may_be(tmp_path, kind):
 
 def test_null_is_nan_if_it_may_be(saved):
     columns = {"a": [1, None, 3], "b": [True, False, None], "c": [None, Decimal("0.5"), Decimal("1.5")]}
-    X = whole_table(files.rows(saved(columns, "t.parquet"), missing="nan"))
-    assert np.array_equal(X, [[1, 1, np.nan], [np.nan, 0, 0.5], [3, np.nan, 1.5]], equal_nan=True)
+    columns["d"] = pa.nulls(3)  # such a column has no other type
+    path = saved(columns, "t.parquet")
+    expected = [[1, 1, np.nan, np.nan], [np.nan, 0, 0.5, np.nan], [3, np.nan, 1.5, np.nan]]
+    assert np.array_equal(whole_table(files.rows(path, missing="nan")), expected, equal_nan=True)
+    with pytest.raises(FileError, match="row 1, column 'd': NaN or missing"):
+        list(files.rows(path, ["d"]))
 
 
 def test_a_name_is_not_missing(saved):
@@ -628,6 +632,7 @@ BAD_LABELS = {
     "twice": (("a,id\n1,x\n", "t.csv", ("id", "id"), True), "the column 'id' is named twice"),
     "two of that name": (("a,id,id\n1,x,y\n", "t.csv", ("id",), True), "has more than one column 'id'"),
     "null": (({"a": [1, 2], "id": [None, "x"]}, "t.parquet"), "t.parquet: row 1, column 'id': missing"),
+    "nothing else": (({"a": [1, 2], "id": pa.nulls(2)}, "t.parquet", ("id",), True), "dates without .*, holds null"),
     "null number": (({"a": [1, 2], "id": [7, None]}, "t.parquet"), "row 2, column 'id': missing"),
     "NaN": (({"a": [1, 2], "id": [7.5, np.nan]}, "t.parquet"), "row 2, column 'id': missing"),
     "times": (({"a": [1], "id": [time(12)]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
