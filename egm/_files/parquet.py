@@ -85,12 +85,16 @@ def require() -> None:
 
 
 def written(columns: dict[str, list[Any]], about: dict[str, str]) -> bytes:
-    """Return the bytes of a Parquet file with these `columns`, and with the texts in `about` as its metadata."""
+    """Return the bytes of a Parquet file with these `columns`, and with the texts in `about` as its metadata.
+
+    A column with None in the place of each number is one of numbers, too, so that its type is that of other files.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = io.BytesIO()
-    pq.write_table(pa.table(columns).replace_schema_metadata(about), file)
+    table, file = pa.table(columns), io.BytesIO()
+    typed = [field.with_type(pa.float64()) if pa.types.is_null(field.type) else field for field in table.schema]
+    pq.write_table(table.cast(pa.schema(typed, about)), file)
     return file.getvalue()
 
 

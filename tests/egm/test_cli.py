@@ -1544,9 +1544,16 @@ def test_one_column_may_say_the_person_and_the_group(egm, people):
     assert sorted(set(json.loads(out)["group"])) == ["0", "1"]
 
 
-def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
+def test_bounds_that_are_not_finite_have_the_type_of_others(egm, people):
+    """In NumPy and Parquet files, the ends of unbounded intervals are NaN or null in a column of doubles.
+
+    This is so even if no interval has an end.
+    """
     people()
     command = ("mean", *SUM_OF_PEOPLE[1:], *GROUPS, "--simulate", "1", "--format")
+    for keys in ("n,s", "s"):
+        table = pq.read_table(io.BytesIO(egm(*command[:-4], keys, *command[-3:], "parquet")[1]))
+        assert (table.column("low").null_count, set(table.schema.types)) == (3, {pa.string(), pa.float64()})
     expected = json.loads(egm(*command, "json")[1])
     record = np.load(io.BytesIO(egm(*command, "npy")[1]), allow_pickle=False)
     assert None in expected["low"]
