@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from egm._files.source import (
+    CHANGED,
     FileError,
     Given,
     Labels,
@@ -251,7 +252,10 @@ def table(path: Path, given: Given) -> Source:
 
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         with contextlib.closing(text.records(blanks)) as records:  # closes the file even if a cell is wrong
-            first, start = text.first + "".join(itertools.islice(records, skip)).count("\n"), 0
+            header = "".join(itertools.islice(records, skip))
+            if header and text.cells(text.first, header) != names:
+                raise FileError(f"{path}: {CHANGED}")
+            first, start = text.first + header.count("\n"), 0
             while taken := list(itertools.islice(records, rows_in_a_block(width))):
                 yield _parsed(text, taken, start, first, names, values, labels)
                 start, first = start + len(taken), first + "".join(taken).count("\n")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import _distribution
-from egm._files.source import FileError, Given, Labels, Source, Vector, rows_in_a_block
+from egm._files.source import CHANGED, FileError, Given, Labels, Source, Vector, rows_in_a_block
 from egm._types import Array, PathLike
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def table(path: Path, given: Given) -> Source:
         names = [everything[i] for i in dict.fromkeys([*values, *labels])]
         start = 0
         with _opened(path) as file:
+            if file.schema_arrow != schema:
+                raise FileError(f"{path}: {CHANGED}")
             for batch in file.iter_batches(batch_size=rows_in_a_block(len(names)), columns=names):
                 found = dict(zip(batch.schema.names, batch.columns, strict=True))  # pyarrow would search for each name
                 block = np.column_stack([np.empty((len(batch), 0)), *(_numbers(found[everything[i]]) for i in values)])

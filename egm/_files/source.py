@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from egm._types import Array
 
 __all__ = [
+    "CHANGED",
     "FileError",
     "Given",
     "Labels",
@@ -28,6 +29,7 @@ __all__ = [
     "wrong",
 ]
 
+CHANGED = "has other columns than a moment ago"  # said of a file that was replaced while it was read
 _BLOCK = 1 << 18  # numbers in a block
 
 Labels: TypeAlias = NDArray[Any]  # the labels of the rows of a block: numbers, dates, or objects that are texts

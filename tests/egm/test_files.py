@@ -675,6 +675,39 @@ def test_one_name_is_no_list_of_labels(saved):
             use(saved("a,id\n1,x\n"))
 
 
+CHANGED = {"other names": ["a", "c"], "another order": ["b", "a"], "fewer": ["a"], "more": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_file_with_other_columns_than_when_it_was_opened_is_refused(tmp_path, kind, change):
+    """No value is read from a file that was replaced by one with other columns after its columns had been found."""
+    path = tmp_path / f"t.{kind}"
+
+    def replace(names):
+        if kind == "parquet":
+            pq.write_table(pa.table({name: [1.0, 2.0] for name in names}), path)
+        else:
+            with gzip.open(path, "wt") if kind == "csv.gz" else path.open("w") as file:
+                csv.writer(file).writerows([names, [1] * len(names), [2] * len(names)])
+
+    replace(["a", "b"])
+    it = files.rows(path, ["a", "b"])
+    replace(CHANGED[change])
+    for read in (it.blocks, lambda: it.labelled(["b"]), lambda: it.labels(["a"])):
+        with pytest.raises(FileError, match=rf"t\.{re.escape(kind)}: has other columns than a moment ago$"):
+            list(read())
+    replace(["a", "b"])
+    assert np.array_equal(whole_table(it), [[1, 1], [2, 2]])
+
+
+def test_a_parquet_file_with_other_types_than_when_it_was_opened_is_refused(saved):
+    it = files.rows(saved({"a": [1, 2]}, "t.parquet"))
+    saved({"a": ["1", "2"]}, "t.parquet")
+    with pytest.raises(FileError, match=r"t\.parquet: has other columns than a moment ago$"):
+        list(it)
+
+
 # --- Faults -----------------------------------------------------------------------------------------------------------
 
 CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing": ""}
