@@ -39,6 +39,8 @@ from egm._validate import MISSING
 __all__ = ["table", "vector"]
 
 _COUNTED = 1 << 18  # records that are counted at a time
+_CHARACTERS = 1 << 23  # characters after which a block ends: cells may be long, also in columns that are not read
+_PART = 64  # records whose characters are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _VARIANTS = {" ": "[\u00a0\u202f]", "'": "\u2019"}  # other characters that separate thousands where this one does
 _ABOVE = "--skip-lines leaves out lines above the table"
@@ -256,9 +258,9 @@ def table(path: Path, given: Given) -> Source:
             if header and text.cells(text.first, header) != names:
                 raise FileError(f"{path}: {CHANGED}")
             first, start = text.first + header.count("\n"), 0
-            while taken := list(itertools.islice(records, rows_in_a_block(width))):
+            for taken, lines in _blocks(records, rows_in_a_block(width)):
                 yield _parsed(text, taken, start, first, names, values, labels)
-                start, first = start + len(taken), first + "".join(taken).count("\n")
+                start, first = start + len(taken), first + lines
 
     def counts() -> Iterator[int]:
         rows, line, first_wrong = -skip, text.first, None
@@ -281,6 +283,24 @@ def table(path: Path, given: Given) -> Source:
                 raise first_wrong
 
     return Source(names, None, read, counts)
+
+
+def _blocks(records: Iterator[str], rows: int) -> Iterator[tuple[list[str], int]]:
+    """Divide `records` into blocks, and yield for each a list of its records and the number of its line ends.
+
+    A block ends where it has `rows` records, or at least `_CHARACTERS` characters, which are counted for `_PART`
+    records at a time.
+    """
+    block, characters, lines = list[str](), 0, 0
+    while part := list(itertools.islice(records, min(_PART, rows - len(block)))):
+        text = "".join(part)
+        block += part
+        characters, lines = characters + len(text), lines + text.count("\n")
+        if len(block) == rows or characters >= _CHARACTERS:
+            yield block, lines
+            block, characters, lines = [], 0, 0
+    if block:
+        yield block, lines
 
 
 def _has_names(text: _Text, cells: list[str]) -> bool:

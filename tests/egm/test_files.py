@@ -946,6 +946,23 @@ def test_memory_is_bounded(tmp_path, kind, rows, columns):
     assert int(more) < 40e6
 
 
+def test_long_texts_in_a_csv_file_make_blocks_short(tmp_path):
+    """A block of rows is of at most about 10 MB of a CSV file, also if most of it is text in a column that is not used.
+
+    Where the blocks end changes no number, label or message.
+    """
+    path, n = tmp_path / "t.csv", 3000
+    lines = [f'{i},"{"x" * 5000}\n{"y" * 5000}",p{i}' for i in range(n)]
+    path.write_text("\n".join(["a,text,id", *lines]))
+    it = files.rows(path, ["a"])
+    X, (ids,) = labels_of(it, ["id"])
+    assert (X[:, 0].tolist(), ids.tolist()) == ([*range(n)], [f"p{i}" for i in range(n)])
+    assert max(map(len, it)) * 10_000 < 10e6
+    path.write_text("\n".join(["a,text,id", *lines, "b,,p"]))
+    with pytest.raises(FileError, match=rf"t\.csv: row {n + 1} \(line {2 * n + 2}\), column 'a': not a number"):
+        list(it)
+
+
 # --- Vectors ----------------------------------------------------------------------------------------------------------
 
 
