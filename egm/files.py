@@ -270,17 +270,13 @@ def rows(
             with reading(part, encoding):
                 yield from checked(part, names, source.read(*chosen), missing)
 
-    def counts() -> Iterator[int]:
-        for _, source in parts:
-            yield from source.counts()
-
     types(labels)
     values, found = places(()), [source.count for _, source in parts]
     return Table(
         names,
         count=sum(found) if None not in found else None,  # type: ignore[arg-type]  # no None among them
         blocks=lambda: (block for block, _ in read(values)),
-        counts=counts,
+        counts=lambda: (number for _, source in parts for number in source.counts()),
         labelled=lambda wanted: read(places(wanted)),
         label_types=types,
         labels=lambda wanted: (found for _, found in read([([], chosen) for _, chosen in places(wanted)])),
@@ -412,8 +408,9 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     Raises
     ------
     FileError
-        Before anything is written, if a file of this name may not be replaced or a file cannot be
-        made in its folder; later, if writing fails or a file of this name has appeared meanwhile.
+        Before anything is written, if `path` does not end in a name, a file of this name may not be
+        replaced, or a file cannot be made in its folder; later, if writing fails or a file of this
+        name has appeared meanwhile.
 
     Examples
     --------
@@ -430,6 +427,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     """
     target, part = Path(os.path.realpath(path)), None
     try:
+        if not os.path.basename(path):
+            raise FileError(f"{path!r}: must end in the name of a file")
         if target.exists() and not (overwrite and target.is_file()):
             raise FileError(f"{path}: exists already" if target.is_file() else f"{path}: is not a regular file")
         part = target.with_name(f".egm-{secrets.token_hex(8)}.part")

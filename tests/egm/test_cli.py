@@ -1399,6 +1399,7 @@ BAD_FILES = [
     (("budget", "show", "notes.budget"), "notes.budget: journal .* it is not a journal"),
     (("budget", "show", "b.budget", "--format", "csv"), "--format: invalid choice: 'csv'"),
     (("budget", "show", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
+    *(((*SUM, "--output", path), f"egm: {path!r}: must end in the name of a file$") for path in ("", "out.csv/")),
     ((*SUM, "--plain", "--format", "json"), "--plain is for --format csv only"),
     ((*SUM, "--plain", "--simulate", "1"), "--plain is .* not for --simulate"),
 ]

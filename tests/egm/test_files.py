@@ -951,7 +951,7 @@ def test_long_texts_in_a_csv_file_make_blocks_short(tmp_path):
 
     Where the blocks end changes no number, label or message.
     """
-    path, n = tmp_path / "t.csv", 3000
+    path, n = tmp_path / "t.csv", 1200
     lines = [f'{i},"{"x" * 5000}\n{"y" * 5000}",p{i}' for i in range(n)]
     path.write_text("\n".join(["a,text,id", *lines]))
     it = files.rows(path, ["a"])
@@ -1079,6 +1079,14 @@ def test_only_regular_files_are_replaced(tmp_path):
             pass
     with pytest.raises(FileError, match="No such file or directory"), files.whole(tmp_path / "no" / "out"):
         pass
+
+
+@pytest.mark.parametrize("path", ["", "out.csv/", "./", "no/out.csv/"])
+def test_a_path_that_ends_in_no_name_is_refused(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match=f"^{path!r}: must end in the name of a file$"), files.whole(path):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
