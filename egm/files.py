@@ -7,9 +7,9 @@ is in memory, too. If something is wrong with a file, a `FileError` names the fi
 wrong with one cell, it also names the row and the column, but it never shows the value of the cell,
 which may be private.
 
-In a CSV file a cell in quotes may have line breaks in it. The path "-" stands for CSV from standard
-input. Standard input is first copied to a temporary file without a name, because most commands read
-their rows more than once. No other user can open this file. It vanishes when the process ends.
+In a CSV file a cell in quotes may have line breaks and doubled quotes in it; a quote in any other
+cell is an error. The path "-" is CSV from standard input, which is first copied to a temporary file
+without a name, to be read twice. No other user can open it, and it vanishes when the process ends.
 
 A CSV file does not say whether its first line has names or the first person's values. If the caller
 does not say it either, text is taken for names and numbers for values. But numbers that could be

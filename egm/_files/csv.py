@@ -8,12 +8,13 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import itertools
 import math
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,17 @@ _ABOVE = "--skip-lines leaves out lines above the table"
 _CHOOSE = " (--missing says what becomes of it)"
 _POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
 _OPEN = "a quote is not closed"
+_BARE = "a quote inside a cell that is not in quotes (put the cell in quotes, and write each quote inside twice)"
 _NO_TEXT = "\udcff"  # stands for bytes that are no text in the encoding of the file; no text has this character
 _SAY = "say whether it is a header (--header yes or no)"
 
 codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]  # in decoding
+
+
+class _Irregular(str):
+    """Record with a quote that neither stands around a cell nor, inside of such a cell, is written twice."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -118,13 +126,22 @@ class _Text:
         """Return the record that begins with `line`; as long as a quote is open in it, append the next of the `lines`.
 
         No line is appended to a record that is longer than a cell may be. Otherwise a quote that is never closed would
-        bring the whole file into memory.
+        bring the whole file into memory. If the quotes in the record are wrong, it is an `_Irregular`.
         """
-        record, is_open = line, line.count('"') % 2 and self._is_open(line)
+        if self._is_regular(line):
+            return line
+        record, is_open = line, self._is_open(line)
         while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
             record += line
             is_open = '"' not in line or self._is_open(record)
-        return record
+        return record if self._is_regular(record) else _Irregular(record)
+
+    @functools.cached_property
+    def _is_regular(self) -> Callable[[str], re.Match[str] | None]:
+        """Return a function that takes a record, and returns a match if its quotes are right and None otherwise."""
+        mark = re.escape(self.given.delimiter)
+        cell = rf'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\n{mark}]*+)'
+        return re.compile(rf"{cell}(?:{mark}{cell})*+\n?").fullmatch
 
     def _is_open(self, record: str) -> bool:
         """Return whether a quote is open at the end of `record`, which is one line of the file or several."""
@@ -144,6 +161,8 @@ class _Text:
         except csv.Error as error:
             reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
             raise TextError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
+        if isinstance(record, _Irregular):
+            raise TextError(f"{self.path}: line {number}: {_BARE}")
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:
@@ -267,7 +286,7 @@ def table(path: Path, given: Given) -> Source:
         with reading(path, given.encoding):
             for record in text.records(blanks, strict=False):
                 rows, lines = rows + 1, record.count("\n")
-                if _NO_TEXT in record or record.count('"') % 2:
+                if isinstance(record, _Irregular) or _NO_TEXT in record:
                     try:
                         text.require_text(line, record)
                     except (UnicodeError, TextError) as error:
@@ -387,6 +406,8 @@ def _parsed(
             if _finite(block, text.given).all():
                 return block, []
     with contextlib.suppress(ValueError, csv.Error):
+        if any(isinstance(record, _Irregular) for record in records):
+            raise ValueError
         for row in csv.reader(records, strict=True, delimiter=mark):
             if len(row) != width:  # perhaps a blank line
                 raise ValueError

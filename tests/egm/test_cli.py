@@ -1712,7 +1712,11 @@ def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command)
 @pytest.mark.parametrize("row", [0, 7, N - 1])
 @pytest.mark.parametrize(
     ("cell", "told"),
-    [(b"caf\xe9", "is not UTF-8 text (--encoding can name another)"), (b'"open', "line {}: a quote is not closed")],
+    [
+        (b"caf\xe9", "is not UTF-8 text (--encoding can name another)"),
+        (b'"open', "line {}: a quote is not closed"),
+        *((cell, f"line {{}}: {csv_files._BARE}") for cell in (b"5'10\"", b'a "b"', b'5" pipe,"two\nlines"')),
+    ],
 )
 def test_text_of_a_cell_never_makes_a_refusal_free(egm, options, row, cell, told):
     """If a cell cannot be read as text, a release fails after its cost is recorded, in whichever row the cell is.

@@ -415,12 +415,33 @@ def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
 def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
     """With blocks of `step` rows, an error of `files.rows` names the right line, even after cells with line breaks."""
     monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
-    (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
+    (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n"5""",6\n"\'""\'",7\n"8\n",secret\n')
     with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):
         list(files.rows(tmp_path / "t.csv", ["x"], header="yes"))
     (tmp_path / "t.csv").write_text('a\n1\n"2\n3"\n')  # one cell, which is no number
     with pytest.raises(FileError, match=r"row 2 \(line 3\), column 'a': not a number$"):
         list(files.rows(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("cell", ['5" pipe', "5'10\"", 'the "north"', ' "north"', '5" pipe,"two\nlines"'])
+@pytest.mark.parametrize("step", [1, 99])
+def test_a_quote_inside_a_cell_without_quotes_is_an_error(tmp_path, cell, step, monkeypatch):
+    """A `cell` that has a quote in it, but is not in quotes, is an error in any column, also if it has two such quotes.
+
+    With another cell such a quote could look like a quoted cell, which swallows the rows between them. The file is read
+    in blocks of `step` rows. In quotes, and with its own quotes doubled, the same text is read.
+    """
+    monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
+    for text in (cell, '"' + cell.replace('"', '""') + '"'):
+        (tmp_path / "t.csv").write_text(f"a,note\n1,fine\n2,{text}\n3,fine\n")
+        it = files.rows(tmp_path / "t.csv", ["a"], header="yes", labels=["note"])
+        if text != cell:
+            assert labels_of(it, ["note"])[1][0].tolist() == ["fine", cell.strip(), "fine"]
+            assert sum(it.counts()) == 3
+            continue
+        for read in (it.blocks, it.counts):
+            with pytest.raises(FileError, match="line 3: a quote inside a cell that is not in quotes"):
+                list(read())
 
 
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
