@@ -14,6 +14,7 @@ import io
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = ["table", "vector"]
 _COUNTED = 1 << 18  # records that are counted at a time
 _CHARACTERS = 1 << 23  # characters after which a block ends: cells may be long, also in columns that are not read
 _PART = 64  # records whose characters are counted at a time
+_FIRST = 9  # records that say how many cells a row has, if there is no header
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _VARIANTS = {" ": "[\u00a0\u202f]", "'": "\u2019"}  # other characters that separate thousands where this one does
 _ABOVE = "--skip-lines leaves out lines above the table"
@@ -166,16 +168,19 @@ class _Text:
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:
-        """Return the cells of the first record of the file.
+        """Return the cells of the first record of the file or, if its header is "no", as many texts as it has columns.
 
         Raise a FileError if the first record is missing or blank, or seems to have another delimiter. In the last case
         the message includes the text `hint`, which says what to do. Raise a UnicodeError if the record has bytes that
-        are no text and may have names. Such bytes in other records are left to the reader of the rows.
+        are no text and may have names. Whatever is wrong with a record that can have no names is left to the reader of
+        the rows.
         """
         line = next(self.records(blanks=True, strict=False), None)
+        if line is not None and self.given.header == "no":
+            return numbered(self._width())
         if line is None or self.is_blank(line):
             raise FileError(f"{self.path}: {'is empty' if line is None else f'line {self.first} is blank ({_ABOVE})'}")
-        if self.given.header != "no" and _NO_TEXT in line:
+        if _NO_TEXT in line:
             raise UnicodeError
         own = (self.given.delimiter, self.given.decimal)
         others = [mark for mark in ";\t|," if mark in line and mark not in own]
@@ -183,6 +188,19 @@ class _Text:
             mark = "comma" if self.given.delimiter == "," else repr(self.given.delimiter)
             raise FileError(f"{self.path}: line {self.first} has no {mark}, but {others[0]!r}; {hint}")
         return self.cells(self.first, line)
+
+    def _width(self) -> int:
+        """Return the number of cells that most of the first records have, so that a wrong one does not decide.
+
+        Blank records do not count. For a record that cannot be divided into cells, each line counts as one.
+        """
+        filled, widths = (record for record in self.records(strict=False) if not self.is_blank(record)), list[int]()
+        for record in itertools.islice(filled, _FIRST):
+            try:
+                widths.append(len(self.cells(self.first, record)))
+            except TextError:
+                widths += [line.count(self.given.delimiter) + 1 for line in record.removesuffix("\n").split("\n")]
+        return statistics.mode(widths or [1])
 
     def is_number(self, cell: str) -> bool:
         """Return whether `cell`, the text of a cell, is a number; NaN, infinity, true and false count as numbers."""
@@ -453,7 +471,8 @@ def _row(
     if text.is_blank(record):
         raise FileError(f"{place} is blank{hint}")
     if len(cells) != len(names):
-        raise FileError(f"{place} has {len(cells)} cells, line {text.first} has {len(names)}{hint}")
+        others = "most of the first rows have" if text.given.header == "no" else f"line {text.first} has"
+        raise FileError(f"{place} has {len(cells)} cells, {others} {len(names)}{hint}")
     numbers = []
     for i in values:
         try:

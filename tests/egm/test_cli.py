@@ -1708,29 +1708,56 @@ def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command)
     assert len(Budget("b.budget").history) == 1
 
 
-@pytest.mark.parametrize("options", [("--rows", N), (), ("--rows", N, "--neighbors", "add_remove")])
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [(True, ("--rows", N)), (True, ()), (True, ("--rows", N, "--neighbors", "add_remove")), (False, ("--rows", N))],
+)
 @pytest.mark.parametrize("row", [0, 7, N - 1])
 @pytest.mark.parametrize(
     ("cell", "told"),
     [
         (b"caf\xe9", "is not UTF-8 text (--encoding can name another)"),
         (b'"open', "line {}: a quote is not closed"),
-        *((cell, f"line {{}}: {csv_files._BARE}") for cell in (b"5'10\"", b'a "b"', b'5" pipe,"two\nlines"')),
+        *((cell, f"line {{}}: {csv_files._BARE}") for cell in (b'a "b"', b'5" pipe,"two\nlines"')),
     ],
 )
-def test_text_of_a_cell_never_makes_a_refusal_free(egm, options, row, cell, told):
+def test_text_of_a_cell_never_makes_a_refusal_free(egm, header, options, row, cell, told):
     """If a cell cannot be read as text, a release fails after its cost is recorded, in whichever row the cell is.
 
     The cell is in a column that is not summed. Which rows `egm` happens to read before it records the cost must not
-    decide.
+    decide. Without a `header` the first row is a person's, too.
     """
     lines = [",".join(map(repr, values)).encode() + b",fine" for values in rows().tolist()]
     lines[row] = lines[row].replace(b"fine", cell)
-    Path("data.csv").write_bytes(b"\n".join([b"age,mass,pay,note", *lines]))
+    Path("data.csv").write_bytes(b"\n".join([b"age,mass,pay,note"] * header + lines))
     new = ("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", *options[2:])
     assert egm(*new) == (0, b"", [])
-    code, _, err = egm(*SUM, *options, "--columns", ",".join(NAMES), "--budget", "b.budget")
-    assert (code, err) == (2, [f"egm: data.csv: {told.format(row + 2)} (the charge to b.budget stays)"])
+    columns = ("--columns", ",".join(NAMES)) if header else (*PLAIN, "--columns", "1,2,3", "--header", "no")
+    code, _, err = egm(*SUM, *options, *columns, "--budget", "b.budget")
+    assert (code, err) == (2, [f"egm: data.csv: {told.format(row + 1 + header)} (the charge to b.budget stays)"])
+    assert len(Budget("b.budget").history) == 1
+
+
+@pytest.mark.parametrize("row", [0, 7])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "is blank"),
+        ("1;2;3", "has 1 cells, most of the first rows have 3"),
+        ("1,2,3,4", "has 4 cells, most of the first rows have 3"),
+        ('1,2,"3', "a quote is not closed"),
+    ],
+)
+def test_the_first_person_of_a_file_without_a_header_costs_as_much_as_any_other(egm, row, line, said):
+    """A wrong `line`, in the first or in another `row` of a file without a header, fails a release after its cost.
+
+    The first line does not decide how many columns the file has, or whether it has another delimiter.
+    """
+    lines = Path("bare.csv").read_text().splitlines()
+    Path("bare.csv").write_text("\n".join([*lines[:row], line, *lines[row + 1 :]]))
+    assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
+    code, _, err = egm("sum", "bare.csv", *PLAIN, "--header", "no", "--rows", N, "--budget", "b.budget")
+    assert (code, said in err[0], f"line {row + 1}" in err[0]) == (2, True, True)
     assert len(Budget("b.budget").history) == 1
 
 

@@ -808,8 +808,10 @@ def test_a_blank_line_is_no_missing_value(saved, text, rows):
 
 
 def test_a_blank_line_alone_is_not_an_empty_file(saved):
-    with pytest.raises(FileError, match="line 1 is blank"):
-        files.rows(saved("\n"), header="no", width=1)
+    it = files.rows(saved("\n"), header="no", width=1)
+    assert sum(it.counts()) == 1
+    with pytest.raises(FileError, match=r"row 1 \(line 1\) is blank"):
+        list(it)
     assert sum(files.rows(saved("\n"), header="no", width=2).counts()) == 0
 
 
