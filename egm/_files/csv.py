@@ -51,6 +51,7 @@ _CHOOSE = " (--missing says what becomes of it)"
 _POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
 _OPEN = "a quote is not closed"
 _BARE = "a quote inside a cell that is not in quotes (put the cell in quotes, and write each quote inside twice)"
+_ROWS = "a cell in quotes has lines that look like rows (perhaps a quote inside a cell is not written twice)"
 _NO_TEXT = "\udcff"  # stands for bytes that are no text in the encoding of the file; no text has this character
 _SAY = "say whether it is a header (--header yes or no)"
 
@@ -58,7 +59,11 @@ codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # typ
 
 
 class _Irregular(str):
-    """Record with a quote that neither stands around a cell nor, inside of such a cell, is written twice."""
+    """Record whose quotes are or may be wrong: each must stand around a cell or, inside such a cell, be written twice.
+
+    Perhaps one cell begins with a single quote, and another cell, many rows later, ends with one. The two look like one
+    cell with line breaks, so a record of several lines also belongs here if a later line looks like a row.
+    """
 
     __slots__ = ()
 
@@ -128,7 +133,7 @@ class _Text:
         """Return the record that begins with `line`; as long as a quote is open in it, append the next of the `lines`.
 
         No line is appended to a record that is longer than a cell may be. Otherwise a quote that is never closed would
-        bring the whole file into memory. If the quotes in the record are wrong, it is an `_Irregular`.
+        bring the whole file into memory. If the quotes in the record may be wrong, it is an `_Irregular`.
         """
         if self._is_regular(line):
             return line
@@ -136,7 +141,17 @@ class _Text:
         while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
             record += line
             is_open = '"' not in line or self._is_open(record)
-        return record if self._is_regular(record) else _Irregular(record)
+        return record if self._is_regular(record) and not self._has_rows(record) else _Irregular(record)
+
+    def _has_rows(self, record: str) -> bool:
+        """Return whether a later line of `record` has as many cells as its first line, and numbers in the same places.
+
+        Quotes count as any other character. The result is false if no cell of the first line is a number.
+        """
+        first, *others = (line.split(self.given.delimiter) for line in record.removesuffix("\n").split("\n"))
+        numbers = [i for i, cell in enumerate(first) if self.is_number(cell)]
+        alike = (line for line in others if numbers and len(line) == len(first))
+        return any(all(self.is_number(line[i]) for i in numbers) for line in alike)
 
     @functools.cached_property
     def _is_regular(self) -> Callable[[str], re.Match[str] | None]:
@@ -164,7 +179,7 @@ class _Text:
             reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
             raise TextError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
         if isinstance(record, _Irregular):
-            raise TextError(f"{self.path}: line {number}: {_BARE}")
+            raise TextError(f"{self.path}: line {number}: {_ROWS if self._is_regular(record) else _BARE}")
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:

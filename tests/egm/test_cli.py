@@ -1719,6 +1719,7 @@ def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command)
         (b"caf\xe9", "is not UTF-8 text (--encoding can name another)"),
         (b'"open', "line {}: a quote is not closed"),
         *((cell, f"line {{}}: {csv_files._BARE}") for cell in (b'a "b"', b'5" pipe,"two\nlines"')),
+        (b'"tall\n1,2,3,5\'10"', f"line {{}}: {csv_files._ROWS}"),
     ],
 )
 def test_text_of_a_cell_never_makes_a_refusal_free(egm, header, options, row, cell, told):

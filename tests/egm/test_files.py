@@ -444,6 +444,32 @@ def test_a_quote_inside_a_cell_without_quotes_is_an_error(tmp_path, cell, step, 
                 list(read())
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('1,2,"tall\n3,4,fine\n5,6,5\'10"\n', None),
+        ('1,2,"tall\n3,,fine\n5,6,5\'10"\n', None),
+        ('1,2,"tall\n3,4,5\'10"\n', None),
+        ('1,2,"4, rue X\n75001 Paris"\n', 1),
+        ('1,2,"a, b\nc, d, e"\n', 1),
+        ('1,2,"2 kg,\n4,5"\n', 1),
+    ],
+)
+def test_quotes_of_two_rows_do_not_make_one_row(saved, text, rows):
+    """If a quote at the start of a cell meets one in a later row, `files.rows` raises an error, and swallows no row.
+
+    A row with line breaks in a cell is read, unless a later line of it has as many cells as the first, and numbers in
+    the same places. `text` is the file without its header, and `rows` is the number of its rows or None for an error.
+    """
+    it = files.rows(saved(f"a,b,note\n{text}"), ["a", "b"], header="yes")
+    if rows is not None:
+        assert (sum(it.counts()), len(whole_table(it))) == (rows, rows)
+        return
+    for read in (it.blocks, it.counts):
+        with pytest.raises(FileError, match="line 2: a cell in quotes has lines that look like rows"):
+            list(read())
+
+
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
     """If a quote in a CSV file is never closed, `files.rows` raises an error that names the line of the quote.
 
