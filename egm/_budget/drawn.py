@@ -92,8 +92,10 @@ class _Draw:
 
         `labels` has the person of each row. All rows of a person get the same answer.
         """
-        distinct, places = np.unique(labels, return_inverse=True)
-        kept: NDArray[np.bool] = self.rows(distinct.size)[places]
+        order = people.in_order(labels)
+        is_first = np.append(True, labels[order[1:]] != labels[order[:-1]])[: labels.size]
+        kept = np.empty(labels.size, dtype=np.bool)
+        kept[order] = self.rows(int(np.count_nonzero(is_first)))[np.cumsum(is_first) - 1]
         return kept
 
     def sorted_persons(self, labels: Any) -> NDArray[np.bool]:

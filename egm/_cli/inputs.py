@@ -181,7 +181,7 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 
     The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts
     without spaces around them, so that they can be compared with the keys that the user gives by --keys. Texts in the
-    file become Python objects, as NumPy's texts would lose a null character at the end, which must be refused.
+    file remain Python objects: NumPy's texts would lose a null character at the end, which must be refused.
     """
     by = getattr(args, "by", None)
 
@@ -209,14 +209,15 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     The option --person names the column that says to whom each row belongs; without it, nothing is checked. A `Mistake`
     is also raised if the number of persons is public and is not `n`, unless the option --by divides the rows into
     groups. The check comes before a budget records the cost of the release. This reveals nothing private, because the
-    order of the rows counts as public. A missing or otherwise wrong entry of the column is private: the check ends
-    there without an error, and the release raises the error after the cost is recorded.
+    order of the rows counts as public. A missing or otherwise wrong entry of the column is private, and so is a column
+    that does not fit into memory: the check ends there without an error, and the release raises the error after the
+    cost is recorded.
     """
     if args.person is None or table.labels is None:
         return
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row" and not isinstance(args.per_person, int)
     order = people.Order()
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, MemoryError):
         found = table.labels([args.person])
         for (labels,) in progress(found, table.count, args, rows_of=lambda columns: len(columns[0])):
             if not order.holds(people.vector("person", labels)):

@@ -227,8 +227,8 @@ def _people(it: _Parser) -> None:
     text = """what becomes of the rows of one person: sum, they are added up; mean, they are averaged; or K, the first K
         of them are kept, and the noise is K times as large"""
     it.option("--per-person", text, type=_per_person, metavar="sum|mean|K")
-    text = """the column with the group of each row, without texts of more than 1000 characters. A sum and a noisy
-        number of rows are released for each of the --keys, with the noise of one sum. Goes with --keys and --rows"""
+    text = """the column with the group of each row. A sum and a noisy number of rows are released for each of the
+        --keys, with the noise of one sum. Goes with --keys and --rows"""
     it.option("--by", text, metavar="A")
     text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
         another key are left out, and spaces around keys do not count. A date is written as 2024-03-01 or
@@ -241,9 +241,8 @@ def _people(it: _Parser) -> None:
 
 def _person(it: _Parser) -> None:
     """Add the option --person to `it`, the parser of a command."""
-    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, has no
-        text of more than 1000 characters, and a file must be sorted by it. Goes with --per-person, and with --rows: the
-        number of persons"""
+    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, and a
+        file must be sorted by it. Goes with --per-person, and with --rows: the number of persons"""
     it.option("--person", text, metavar="A")
 
 

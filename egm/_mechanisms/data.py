@@ -915,9 +915,9 @@ class GaussianDataMechanism(Mechanism):
             that returns such an iterator. `X` is read once and never changed.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
-            array with one entry for each row: a number, a date, or a text of at most 1000
-            characters. It is given if and only if the mechanism has `per_person`. Blocks of rows
-            that are read one after the other must be sorted by person.
+            array with one entry for each row: a number, a date, or a text. It is given if and only
+            if the mechanism has `per_person`. Blocks of rows that are read one after the other must
+            be sorted by person.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure: it is
             discrete, and drawn from random bits of the operating system.

@@ -353,7 +353,7 @@ class GroupedDataMechanism(Mechanism):
             `by` and `person` name. `X` is read once and never changed.
         by : hashable or array_like, shape (n,)
             Group of each row: the name of a column of `X`, or an array. A row whose entry is not one
-            of the `keys` of the mechanism is left out. A text has at most 1000 characters.
+            of the `keys` of the mechanism is left out.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs, as for `GaussianDataMechanism.release`.
         rng : numpy.random.Generator, optional

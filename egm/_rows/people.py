@@ -31,17 +31,18 @@ from egm._threads import in_parallel
 from egm._types import Array, Columns
 from egm._validate import MISSING, nested_shape, unread, unread_matrix
 
-__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
-__all__ += ["require_keys", "require_person", "vector"]
+__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "in_order", "is_name", "label_names"]
+__all__ += ["layout", "require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _PIECE = 1 << 18  # labels that are looked up at a time
-_CHARACTERS = 1000  # of the longest text that may be a label: in NumPy each text takes as much memory as the longest
+_NO_TYPE = np.dtype("V1")  # of the persons of a block without rows
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
 _NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
-_KIND_NAMES = dict.fromkeys("iubf", "numbers") | {"U": "texts", "M": "dates"}  # kinds of types of NumPy
+_ALLOWED = "iubfUM"  # kinds of types of NumPy that the labels of rows may have, apart from objects
+_KIND_NAMES = dict.fromkeys("iubf", "numbers") | dict.fromkeys("UO", "texts") | {"M": "dates"}
 _LONGEST = max(map(len, MISSING))  # characters of a text that stands for a missing person
 _KINDS = (
     (bool | np.bool, bool),
@@ -126,7 +127,7 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
         X.labelled(list(dict.fromkeys(names)))  # raises an error for a column that is not there
     for key, label in labels.items():
         dtype = None if label is None else _tables.label_type(X, label)
-        if dtype is not None and dtype.kind not in _KIND_NAMES:
+        if dtype is not None and dtype.kind not in _ALLOWED:
             raise TypeError(f"{key} {_NO_LABELS}")
     return list(dict.fromkeys(names))
 
@@ -180,6 +181,9 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if not found.size:
         return np.empty(0, dtype=small)
     _require_alike(found.dtype.kind, known.dtype.kind)
+    if found.dtype.kind == "O":
+        places = {key: k for k, key in enumerate(known)}
+        return np.fromiter((places.get(label, -1) for label in found), dtype=small, count=found.size)
     kinds = found.dtype.kind + known.dtype.kind
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
@@ -205,22 +209,30 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if not order.size:
         return np.full(found.size, -1, dtype=small)
     ranked = known[order]
-    places = np.searchsorted(ranked, found).clip(max=order.size - 1)
-    return np.where(ranked[places] == found, order[places], -1).astype(small)
+    nearest = np.searchsorted(ranked, found).clip(max=order.size - 1)
+    return np.where(ranked[nearest] == found, order[nearest], -1).astype(small)
+
+
+def in_order(labels: Labels) -> NDArray[np.intp]:
+    """Return the indices that sort `labels`, a result of `vector`; equal entries keep their order."""
+    if labels.dtype.kind != "O":
+        return np.argsort(labels, kind="stable")
+    return np.array(sorted(range(labels.size), key=labels.tolist().__getitem__), dtype=np.intp)  # faster than NumPy
 
 
 def vector(name: str, labels: Any) -> Labels:
-    """Return `labels` as a vector that NumPy can sort.
+    """Return `labels` as a vector of numbers, of dates of NumPy, or of objects that are texts (str).
 
-    Texts become NumPy strings, and Python's dates become NumPy dates. Raise TypeError for labels of several types, or
-    of another type, and ValueError for missing labels and for labels that NumPy would not tell apart. The messages call
-    the labels by `name`.
+    Texts are no NumPy strings, because each of these takes as much memory as the longest one: then one person could
+    decide how much memory a release needs. Raise TypeError for labels of several types, or of another type, and
+    ValueError for missing labels and for labels that NumPy would not tell apart. The messages call the labels by
+    `name`.
     """
     try:  # a list is not converted to one type, or 1 and "1" would be one person
         found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)
     except ValueError:  # rows of different lengths, which the message may show
         found = np.asarray(None)
-    if found.ndim == 1 and found.dtype.kind in "OT":
+    if found.ndim == 1 and found.dtype.kind in "OTU":
         found = _typed(name, found.astype(object))
     if found.dtype.kind in "fM" and np.isnan(found).any():
         raise ValueError(f"{name} must not have missing labels")
@@ -228,31 +240,27 @@ def vector(name: str, labels: Any) -> Labels:
         raise TypeError(f"{name} {_NO_LABELS}")
     if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
         raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
-    if name == "person" and found.dtype.kind == "U":
-        short = found[np.strings.str_len(found) <= _LONGEST]
-        if np.isin(np.strings.lower(short), list(MISSING)).any():
-            raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
+    texts = found if name == "person" and found.dtype.kind == "O" else ()
+    if any(len(text) <= _LONGEST and text.lower() in MISSING for text in texts):
+        raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
     return found
 
 
 def _typed(name: str, found: Labels) -> Labels:
-    """Convert the vector of objects `found` to a type of NumPy: texts, dates, booleans, integers or floats.
+    """Return the vector of objects `found` as dates, booleans, integers or floats of NumPy; texts remain objects.
 
-    The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
-    return `found` unchanged. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together
-    into 64 bits, for a text that ends in a null character, which NumPy would remove, and for a text of more than 1000
-    characters.
+    The message of an error calls the labels by `name`. Raise TypeError if the entries have several types, or none of
+    these types. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together into 64
+    bits, and for a text that ends in a null character, which NumPy would ignore when it compares texts.
     """
     if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
-        return found
+        raise TypeError(f"{name} {_NO_LABELS}")
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
     if all(isinstance(label, str) for label in found):
-        if any(label.endswith("\0") for label in found):  # NumPy would remove it
+        if any(label.endswith("\0") for label in found):  # NumPy would not compare it
             raise ValueError(f"{name} must not have texts that end in a null character")
-        if any(len(label) > _CHARACTERS for label in found):
-            raise ValueError(f"{name} must not have texts of more than {_CHARACTERS} characters")
-        return found.astype(np.str_)
+        return np.fromiter(map(str.__str__, found), dtype=object, count=found.size)  # no objects of a derived type
     if all(isinstance(label, np.datetime64) for label in found):
         return _in_one_unit(name, np.array(found.tolist()), found)
     if all(map(_is_date, found)):
@@ -265,7 +273,7 @@ def _typed(name: str, found: Labels) -> Labels:
             except OverflowError:
                 if dtype is np.uint64:
                     raise ValueError(f"{name} must have integers of 64 bits: texts tell larger ones apart") from None
-    return found
+    raise TypeError(f"{name} {_NO_LABELS}")
 
 
 def _in_one_unit(name: str, dates: Labels, given: Iterable[np.datetime64]) -> Labels:
@@ -372,7 +380,7 @@ class Source:
         if whole.persons is None:
             yield whole
             return
-        order, step = np.argsort(whole.persons, kind="stable"), max(1, _SORTED // self.d)
+        order, step = in_order(whole.persons), max(1, _SORTED // self.d)
         for start in range(0, max(order.size, 1), step):
             yield _cut(whole, order[start : start + step])
 
@@ -424,7 +432,7 @@ class Order:
         self.count += int(not self.last.size and persons.size > 0)
         persons = _end_to_end(self.last, persons)
         self.count += int(np.count_nonzero(persons[1:] != persons[:-1]))
-        if persons.size and persons.dtype.kind != "U":
+        if persons.size and persons.dtype.kind != "O":
             self.ways.discard("as numbers")
         for way in list(self.ways):
             keys = _as_numbers(persons) if way == "as numbers" else persons
@@ -451,12 +459,11 @@ def _divided(block: Block, pieces: int) -> list[Block]:
     """
     assert block.persons is not None
     if not block.persons.size:
-        return [block._replace(persons=np.empty(0, dtype=object))] * pieces  # of no type
+        return [block._replace(persons=np.empty(0, dtype=_NO_TYPE))] * pieces
     persons = vector("person", block.persons)
-    if persons.dtype.kind == "U":
-        distinct, places = np.unique(persons, return_inverse=True)
-        texts = (label.encode(errors="surrogatepass") for label in distinct.tolist())
-        bits = np.array([zlib.crc32(text) for text in texts], dtype=np.uint64)[places]
+    if persons.dtype.kind == "O":
+        texts = (label.encode(errors="surrogatepass") for label in persons)
+        bits = np.fromiter(map(zlib.crc32, texts), dtype=np.uint64, count=persons.size)
     else:
         numbers = persons.astype("datetime64[us]").astype(int) if persons.dtype.kind == "M" else persons
         bits = (numbers.astype(float) + 0.0).view(np.uint64)  # one number has the same bits in all of its types
@@ -472,10 +479,10 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
     types, also for pieces without rows: otherwise the hash of a person would decide.
     """
     persons = [piece.persons for piece in pieces if piece.persons is not None]
-    _require_one_type(some for some in persons if some.dtype.kind != "O")
+    _require_one_type(some for some in persons if some.dtype != _NO_TYPE)
     block = _joined(*pieces)
     if block.persons is not None:
-        block = _cut(block, np.argsort(block.persons, kind="stable"))
+        block = _cut(block, in_order(block.persons))
     return summed(iter([block]))
 
 

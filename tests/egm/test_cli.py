@@ -1517,21 +1517,19 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ("", "row 1 (line 2), column 'who': missing"),
-        ("0" * 1001, "--person must not have texts of more than 1000 characters (the charge"),
-    ],
+    ("fits", "told"), [(True, "row 1 (line 2), column 'who': missing"), (False, "the data do not fit into memory")]
 )
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
-def test_a_wrong_person_is_charged(egm, people, command, wrong, told):
-    """If a person is missing or has a long text, a release fails, but its cost stays recorded in the budget.
+def test_wrong_persons_are_charged(egm, people, command, fits, told, monkeypatch):
+    """If a person is missing, or if persons do not fit into memory, a release fails, but its cost stays recorded.
 
     The reason is that the error reveals something about the data. `command` has the arguments of `egm`, and `people`
     writes the file.
     """
-    people([wrong, *range(1, N)])
-    code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
+    people(["", *range(1, N)] if fits else PAIRS)
+    if not fits:
+        monkeypatch.setattr(inputs.people, "vector", Mock(side_effect=MemoryError))
+    code, out, err = egm(*command, "--rows", "200", "--budget", "b.budget")
     assert (code, out) == (2, b"")
     assert told in err[0]
     assert len(Budget("b.budget").history) == 1

@@ -182,6 +182,7 @@ def test_dates_that_differ_by_nanoseconds_are_different_labels():
 
 # --- On the command line ----------------------------------------------------------------------------------------------
 
+LONG = "long" * 500
 COLUMNS = {
     "day": DAYS,
     "time": TIMES,
@@ -190,6 +191,7 @@ COLUMNS = {
     "share": [0.1, 0.2, 0.3, 0.4],
     "text": ["1", "b", "1", "x"],
     "padded": ["NY  ", "TEX ", " NY", "  "],
+    "long": [f"{LONG}1", LONG, f"{LONG}1", "x"],
 }
 GROUPS = {  # (values of --keys, the keys as they are written, the sums of the groups)
     "day": ("2024-03-01,2024-03-05,2024-03-03", ["2024-03-01", "2024-03-05", "2024-03-03"], [5, 0, 8]),
@@ -198,6 +200,7 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
     "number": ("-3,1,0", ["-3", "1", "0"], [8, 5, 0]),
     "text": ("b,1", ["b", "1"], [2, 5]),
     "padded": ("NY,TEX  ", ["NY", "TEX"], [5, 2]),
+    "long": (f"{LONG},{LONG}1", [LONG, f"{LONG}1"], [2, 5]),
 }
 
 
