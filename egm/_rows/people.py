@@ -367,36 +367,43 @@ class Source:
     def _in_memory(self, X: Any) -> Iterator[Block]:
         """Yield the rows of an array or a frame `X` in blocks with the person and group of each row.
 
-        If persons are given, the rows are sorted by person; the rows of one person keep their order.
+        If persons are given, the rows are sorted by person; the rows of one person keep their order. A
+        frame is read in blocks, or becomes one array if persons are given.
         """
         names = self._names(X)
         rest, found = _tables.split(X, *names, columns=self.columns) if names else (X, [])
-        values, labels = self._values(rest), dict(zip(names, found, strict=True))
+        labels = dict(zip(names, found, strict=True))
         given = [(key, getattr(self, key)) for key in ("person", "by")]
         found = [labels[label] if is_name(label, X) else label for _, label in given]
-        whole = Block(
-            values, *(None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
-        )
-        if whole.persons is None:
-            yield whole
+        persons, groups = (None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
+        if persons is None:
+            start = 0
+            for values in self._arrays(rest):
+                yield Block(values, None, None if groups is None else groups[start : start + len(values)])
+                start += len(values)
             return
-        order, step = in_order(whole.persons), max(1, _SORTED // self.d)
+        whole = Block(self._values(rest), persons, groups)
+        order, step = in_order(persons), max(1, _SORTED // self.d)
         for start in range(0, max(order.size, 1), step):
             yield _cut(whole, order[start : start + step])
 
-    def _values(self, rest: Any) -> Any:
-        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns.
+    def _arrays(self, rest: Any) -> Iterator[Any]:
+        """Yield the numbers of `rest`, an array or a table without columns of labels, as arrays with d columns.
 
-        Raise ValueError for an infinite number and, unless gaps are allowed, for NaN. All rows are checked, also those
-        that are left out later.
+        An array is yielded as it is, and a table in blocks of rows. Raise ValueError for an infinite number and, unless
+        gaps are allowed, for NaN. All rows are checked, also those that are left out later.
         """
         found = _tables.arranged(rest, self.columns, self.gaps)
-        if isinstance(found, Iterator):
-            with np.errstate(all="ignore"):  # a warning could reveal a row
-                found = np.concatenate([np.empty((0, self.d)), *found])
-        values = unread_matrix(self.d, X=found)
-        _tables.require_finite(values, self.gaps)
-        return values
+        for block in found if isinstance(found, Iterator) else [found]:
+            values = unread_matrix(self.d, X=block)
+            _tables.require_finite(values, self.gaps)
+            yield values
+
+    def _values(self, rest: Any) -> Any:
+        """Return the arrays that the method `_arrays` yields for `rest` as one array."""
+        found = list(self._arrays(rest))
+        with np.errstate(all="ignore"):  # a warning could reveal a row
+            return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _named(block: Any) -> Any:

@@ -133,9 +133,12 @@ def group_sums(
     total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
     for X, codes in blocks:
         X = unread_matrix(center.size, X=X)
-        if missing != "error":
-            X, kept = filled(X, center, missing)
-            codes = codes[kept]
-        part, number = grid.sum_by_group(X, codes, groups, center, scaling, basis)
-        total, rows = total + part, rows + number
+        step = max(1, len(X) if missing == "error" else _FILLED // center.size)
+        for start in range(0, len(X), step):
+            values, of_values = X[start : start + step], codes[start : start + step]
+            if missing != "error":
+                values, kept = filled(values, center, missing)
+                of_values = of_values[kept]
+            part, number = grid.sum_by_group(values, of_values, groups, center, scaling, basis)
+            total, rows = total + part, rows + number
     return total, rows

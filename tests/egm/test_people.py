@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, files
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, _tables, files
 from egm._mechanisms.joint import Joint
-from egm._rows import people, sums
+from egm._rows import lattice, people, sums
 from egm.audit import replay
 from egm.budget import Budget
 from egm.files import from_parquet
@@ -410,6 +410,28 @@ def test_groups_of_columns_and_blocks_agree(library):
     for places in ([1, 2, 100], range(1, N, 3), [0, 0, N]):
         blocks = (frame(library, X[part], group=GROUP[part]) for part in np.split(np.arange(N), places))
         assert released(grouped, blocks, by="group") == whole
+
+
+@pytest.mark.parametrize("missing", ["error", "center", "drop_row"])
+@pytest.mark.parametrize("library", [None, *LIBRARIES])
+def test_the_rows_of_groups_are_not_copied_as_a_whole(library, missing, monkeypatch):
+    """A release of groups takes less than half of the memory of its rows in addition to them."""
+    for module, size in ((sums, "_FILLED"), (_tables, "_COPIED"), (lattice, "_GROUPED")):
+        monkeypatch.setattr(module, size, 1 << 16)  # numbers that are copied at a time
+    names, rows = [f"c{j}" for j in range(20)], np.ones((100_000, 20))
+    made = GaussianDataMechanism(
+        dict.fromkeys(names, 1.0), len(rows), 1.0, 1e-7, missing=missing, neighbors="add_remove"
+    )
+    grouped, by = GroupedDataMechanism(made, [0, 1]), np.arange(len(rows)) % 3
+    columns = dict(zip(names, rows.T, strict=True))
+    held = rows if library is None else pa.table(columns)
+    held = held if library in (None, "pyarrow") else pytest.importorskip(library).DataFrame(columns)
+    released(grouped, held[:8], by=by[:8])  # compiles
+    tracemalloc.start()
+    released(grouped, held, by=by)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < rows.nbytes / 2
 
 
 def first_groups(who, groups, most, keys):
