@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +35,7 @@ __all__ = [
     "counted_from",
     "declared",
     "has_another_index",
+    "indices",
     "is_blocks",
     "is_read_later",
     "kept",
@@ -478,7 +479,7 @@ class Part:
         The tuple `shown` has the names that they have in this table.
         """
         self.names, self.count, self._table = shown, table.count, table
-        self._place = [table.names.index(name) for name in names]
+        self._place = indices(table.names, names)
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Return an iterator over the blocks of rows, with the chosen columns only."""
@@ -528,7 +529,7 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     if _is_dask_frame(X):
         part = X[list(wanted)]
         return part if shown == wanted else part.rename(columns=dict(zip(wanted, shown, strict=True)))
-    place = [names.index(name) for name in wanted]
+    place = indices(names, wanted)
     if _is_dask_array(X):
         part = X[:, place]
         part.column_names = shown
@@ -737,6 +738,12 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
     parts = [f"without {_few(missing)}"] * bool(missing) + [f"with {_few(unknown)} besides"] * bool(unknown)
     given = " and ".join(parts)
     raise ValueError(f"{name} must have the names of the mechanism's columns, {_few(columns)}, and comes {given}")
+
+
+def indices(names: Iterable[Hashable], wanted: Iterable[Hashable]) -> list[int]:
+    """Return, for each of the names `wanted`, its index in `names`, which has no name twice; both may be thousands."""
+    place = {name: i for i, name in enumerate(names)}
+    return [place[name] for name in wanted]
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:

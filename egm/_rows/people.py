@@ -338,7 +338,7 @@ class Source:
         if isinstance(part, np.ndarray):
             assert names is not None
             wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
-            values = self._values(part[:, [names.index(name) for name in wanted]])
+            values = self._values(part[:, _tables.indices(names, wanted)])
             return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
         return _joined(*self._blocks(part))
 
