@@ -184,6 +184,8 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if found.dtype.kind == "O":
         places = {key: k for k, key in enumerate(known)}
         return np.fromiter((places.get(label, -1) for label in found), dtype=small, count=found.size)
+    if found.dtype.kind == "U":
+        known = known.astype(np.str_)
     kinds = found.dtype.kind + known.dtype.kind
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
@@ -223,16 +225,16 @@ def in_order(labels: Labels) -> NDArray[np.intp]:
 def vector(name: str, labels: Any) -> Labels:
     """Return `labels` as a vector of numbers, of dates of NumPy, or of objects that are texts (str).
 
-    Texts are no NumPy strings, because each of these takes as much memory as the longest one: then one person could
-    decide how much memory a release needs. Raise TypeError for labels of several types, or of another type, and
-    ValueError for missing labels and for labels that NumPy would not tell apart. The messages call the labels by
-    `name`.
+    No text becomes a NumPy string, because each of these takes as much memory as the longest one: then one person could
+    decide how much memory a release needs. Only groups that are NumPy strings already remain so. Raise TypeError for
+    labels of several types, or of another type, and ValueError for missing labels and for labels that NumPy would not
+    tell apart. The messages call the labels by `name`.
     """
     try:  # a list is not converted to one type, or 1 and "1" would be one person
         found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)
     except ValueError:  # rows of different lengths, which the message may show
         found = np.asarray(None)
-    if found.ndim == 1 and found.dtype.kind in "OTU":
+    if found.ndim == 1 and (found.dtype.kind in "OT" or (found.dtype.kind == "U" and name == "person")):
         found = _typed(name, found.astype(object))
     if found.dtype.kind in "fM" and np.isnan(found).any():
         raise ValueError(f"{name} must not have missing labels")

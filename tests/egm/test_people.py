@@ -247,7 +247,9 @@ def test_long_numbers_in_order_are_accepted_as_texts():
     ids = np.array([f"{10**25 + int(i)}" for i in WHO], dtype=object)
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
     assert released(made, Table([0, 3, 77], id=ids, group=GROUP), person="id") == released(made, X, person=WHO)
-    assert people.Order().holds(np.array(["999", str(2**53), str(2**53 + 1)]))  # the last two are one double
+    assert people.Order().holds(
+        np.array(["999", str(2**53), str(2**53 + 1)], dtype=object)
+    )  # the last two are one double
 
 
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
