@@ -562,53 +562,58 @@ def test_large_groups_do_not_overflow(silent, monkeypatch):
 # --- What one person can change ---------------------------------------------------------------------------------------
 
 
-def joint_vectors(rng, radius, weights, rows, groups, extreme):
-    """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
+def joint_vectors(rng, radius, weights, rows, groups, first, extreme):
+    """Return what one artificial person adds to the release of each group, as integers, shape (2 `groups`, 4).
 
-    The person has `rows` rows of two entries, which belong to the groups in turn. The first two numbers of a group are
-    the sum of its rows, the third is `weights`[0] times the number of its rows, and the fourth is `weights`[1] times
-    the number of its clipped rows. If `extreme` is 0, `rng` draws the rows from the ball with this `radius`, and
-    chooses with probability 1/2 whether a row counts as clipped. If `extreme` is 1, all rows are (`radius`, 0) and
-    clipped. If it is -1, all rows are (-`radius`, 0), and none is clipped.
+    The person has `rows` rows of two entries, which belong in turn to `groups` groups, the first of which is `first`.
+    The first two numbers of a group are the sum of its rows, the third is `weights`[0] times the number of its rows,
+    and the fourth is `weights`[1] times the number of its clipped rows. If `extreme` is 0, `rng` draws the rows from
+    the ball with this `radius`, and chooses with probability 1/2 whether a row counts as clipped. If `extreme` is 1,
+    all rows are (`radius`, 0) and clipped. If it is -1, all rows are (-`radius`, 0), and none is clipped.
     """
-    total = np.zeros((groups, 4), dtype=object)
+    total = np.zeros((2 * groups, 4), dtype=object)
     for i in range(rows):
         y = rng.normal(size=2)
         y *= radius * min(1.0, 2 * rng.random()) * (1 - 1e-15) / np.linalg.norm(y)
         flag = extreme > 0 if extreme else rng.random() < 0.5
         y = [extreme * radius, 0] if extreme else map(int, y)
-        total[i % groups] += np.array([*y, weights[0], int(flag) * weights[1]], dtype=object)
+        total[first + i % groups] += np.array([*y, weights[0], int(flag) * weights[1]], dtype=object)
     return total
 
 
 @pytest.mark.parametrize("share", [0, 1, 10, 30])
-@pytest.mark.parametrize("clipped", [False, True])
-@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
+@pytest.mark.parametrize(
+    ("how", "grouped", "clipped"),
+    [*itertools.product((None, 3), (False,), (False, True)), *((how, True, False) for how in (None, 3, "sum"))],
+)
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
-def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
-    """The rows of one person change a release by at most the sensitivity that `Joint` computes for `neighbors`.
+def test_no_person_changes_more_than_the_sensitivity(neighbors, how, grouped, clipped, share):
+    """The rows of one person change a release by at most the sensitivity that the mechanism computes for `neighbors`.
 
-    The person has `rows` rows in `groups` groups. The change is the Euclidean norm of the change of all released
-    numbers: for each group the sums, the weighted number of rows and, if `clipped` is true, the weighted number of
-    clipped rows. The weight of the number of rows is `share` tenths of the largest norm of a row; if `share` is 0, this
-    number is not released. If neighbors add or remove a row, or if the weight is at most this norm, some person's
-    change equals the sensitivity. `neighbors` is the neighbor relation.
+    The change is the Euclidean norm of the change of all released numbers: for each group the sums, the weighted number
+    of rows and, if `clipped` is true, the weighted number of clipped rows. The weight of the number of rows is `share`
+    tenths of the largest norm of a row; if `share` is 0, this number is not released. If there are groups (`grouped`),
+    the person may be replaced by one in other groups. If there are groups, if neighbors add or remove a row, or if the
+    weight is at most the largest norm, some person's change equals the sensitivity. `how` is the argument `per_person`
+    of the mechanism; for "sum", a person has a row in each of four groups. `neighbors` is the neighbor relation.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"
-    joint = Joint(neighbors, bool(share), clipped, rows if groups > 1 else rows**2)
+    made, groups = mechanism(neighbors=neighbors, per_person=how, count_clipped=clipped), 4 if how == "sum" else 1
+    joint = (GroupedDataMechanism(made, KEYS, groups_per_person=groups) if grouped else made)._joint
     clipped_weight, sensitivity = joint.on_lattice(radius, weight)
+    rows = how if isinstance(how, int) else groups
     pairs = [(rows, 0 if added else rows, *signs) for signs in ((1, -1), (1, 1))]  # numbers of rows, and extremes
     pairs += [(rows, 0 if added else int(rng.integers(rows + 1)) if share else rows, 0, 0) for _ in range(60)]
     changes = []
-    for many, few, one, other in pairs:
+    for (many, few, one, other), to in itertools.product(pairs, (0, groups) if grouped else (0,)):
         found = (
-            joint_vectors(rng, radius, (weight, clipped_weight), number, groups, sign)
-            for number, sign in ((many, one), (few, other))
+            joint_vectors(rng, radius, (weight, clipped_weight), number, groups, first, sign)
+            for number, first, sign in ((many, 0, one), (few, to, other))
         )
         changes.append(int(np.sum((next(found) - next(found)) ** 2)))
     assert max(changes) <= Fraction(sensitivity) ** 2
-    if added or weight <= radius:
+    if grouped or added or weight <= radius:
         assert max(changes) >= Fraction(sensitivity) ** 2 * (1 - Fraction(1, 10**12))
 
 
