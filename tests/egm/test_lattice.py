@@ -419,6 +419,25 @@ def test_secure_laplace_release_has_the_declared_spread():
     assert releases[0].noise_std == pytest.approx(math.sqrt(2) * 2, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 7])
+def test_laplace_noise_is_enough_to_the_last_digit_and_stated(size, monkeypatch):
+    """The scale of secure Laplace noise is at least (sensitivity / unit + `size`) / epsilon, and the release states it.
+
+    The scale is in multiples of a unit. Each of the `size` entries of a value is rounded to a multiple of this unit,
+    which adds at most one unit per entry to the sensitivity. The comparison is in exact arithmetic.
+    """
+    asked = []
+    monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: asked.append(scale) or [0] * size)
+    pairs = 10 ** np.random.default_rng(4).uniform(-3, 3, (300, 2))
+    pairs[:100, 0] = 1.0  # a whole number of units
+    for sensitivity, epsilon in pairs.tolist():
+        made = LaplaceMechanism(sensitivity, epsilon)
+        release, unit = made.release(np.zeros(size)), made._unit(size)
+        least = Fraction(sensitivity) / Fraction(unit) + size
+        assert least <= Fraction(asked[-1]) * Fraction(epsilon) <= least * (1 + Fraction(1, 10**9))
+        np.testing.assert_allclose(release.noise_std, math.sqrt(2) * asked[-1] * unit, rtol=1e-15)
+
+
 def test_secure_count_is_released_with_the_sum():
     it, X = mechanism(neighbors="add_remove"), rows(321)
     releases = [it.release(X) for _ in range(1000)]
