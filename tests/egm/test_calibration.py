@@ -84,9 +84,26 @@ def test_epsilon_inverts_delta(epsilon, delta):
     assert again == pytest.approx(epsilon, rel=1e-12)
 
 
+@pytest.mark.parametrize("delta", [1e-300, 1e-72, 1e-57, 1e-6, 0.5, 0.9])
+def test_noise_keeps_delta_by_more_than_its_relative_error(delta):
+    epsilon = np.geomspace(1e-100, 1e100, 2001)
+    assert np.all(gaussian_delta(epsilon, analytic_noise_multiplier(epsilon, delta)) <= delta * (1 - 1e-14))
+
+
 @pytest.mark.parametrize("delta", [1e-200, 1e-6, 0.1, 0.3])
 def test_epsilon_keeps_delta_by_more_than_its_relative_error(delta):
     z = np.geomspace(0.05, 30, 50)
+    assert np.all(gaussian_delta(gaussian_epsilon(delta, z), z) <= delta * (1 - 1e-14))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_epsilon_keeps_a_delta_that_is_a_share_of_the_largest(share):
+    """`gaussian_epsilon` keeps delta by more than its relative error also for much noise, whose largest delta is small.
+
+    The largest delta of noise with the multiplier z is its delta for epsilon = 0; delta is `share` times this number.
+    """
+    z = np.geomspace(0.5, 1e12, 500)
+    delta = share * gaussian_delta(0.0, z)
     assert np.all(gaussian_delta(gaussian_epsilon(delta, z), z) <= delta * (1 - 1e-14))
 
 
@@ -180,6 +197,18 @@ def test_noise_for_rho_is_enough_to_the_last_digit():
 def test_bad_values_are_named(call, name, bad):
     with pytest.raises(ValueError, match=f"{name} must .* got" if bad == bad else f"{name} must not be NaN"):
         call(bad)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message"),
+    [
+        *((bad, 1e-6, r"^epsilon must lie between 1e-100 and 1e\+100, got ") for bad in (0.99e-100, 1.01e100)),
+        (1.0, 0.99e-300, r"^delta must lie between 1e-300 and 1\.0, got "),
+    ],
+)
+def test_values_outside_the_range_of_the_calibration_are_named(epsilon, delta, message):
+    with pytest.raises(ValueError, match=message):
+        analytic_noise_multiplier(epsilon, delta)
 
 
 @pytest.mark.parametrize("bad", ["1", None, True, 1j, [[1], "a"]])
