@@ -71,6 +71,15 @@ def test_one_coordinate_has_the_curve_of_laplace_noise(epsilon, s):
     assert l2_delta(epsilon, s, 1) == pytest.approx(expected, rel=1e-8, abs=1e-15)
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 1.7, 45.0, 9e3])
+def test_a_delta_next_to_zero_keeps_its_digits(epsilon):
+    """For a scale just below 1 / `epsilon`, from which on delta is 0, delta has a relative error below 1e-11."""
+    for below in (2, 5, 100, 10**6):
+        s = (1 / epsilon) * (1 - below * 2.0**-53)
+        exact = -math.expm1(float((Fraction(epsilon) - 1 / Fraction(s)) / 2))
+        assert l2_delta(epsilon, s, 1) == pytest.approx(exact, rel=1e-11, abs=0)
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3, 7.0, 1e4])
 @pytest.mark.parametrize("d", [1, 2, 1000])
 def test_noise_is_pure_from_the_scale_one_over_epsilon_on(epsilon, d):

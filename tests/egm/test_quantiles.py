@@ -332,7 +332,10 @@ def test_a_wide_range_costs_only_its_logarithm():
     assert np.max(np.abs(ranks - 4_500)) <= 5 + 2 / 0.2 * np.log(2e12 / 1e-3 * 300 / 0.01)
 
 
-def test_many_columns_in_blocks():
+@pytest.mark.parametrize("block", [1 << 20, 100])
+def test_many_columns_in_blocks(block, monkeypatch):
+    """Columns are handled in blocks of at most `block` numbers, or one by one if each of them has more numbers."""
+    monkeypatch.setattr("egm.quantiles._BLOCK", block)
     X = np.tile(np.arange(1001.0), (3000, 1)).T + np.arange(3000.0)
     drawn = quantile(X, 0.5, 0.0, 5000.0, 50.0, np.random.default_rng(3))
     assert drawn == pytest.approx(500 + np.arange(3000.0), abs=3)
