@@ -402,6 +402,7 @@ def test_secure_releases_fit_the_lattice(epsilon, d):
 
 def test_best_noise_is_gaussian_where_l2_noise_is_not_to_be_had():
     assert GaussianMechanism(1.0, 2e4, 1e-6, noise="best", d=2).noise_law == "gaussian"
+    assert GaussianMechanism(1.0, 1.0, 1e-6, noise="best", d=10**6 + 1).noise_law == "gaussian"
     for epsilon, delta in ((1e-7, 1e-6), (1.0, 1e-15), (20.0, 1e-6)):
         it = GaussianMechanism(1.0, epsilon, delta, noise="best", d=2)
         assert it.noise_law == "gaussian"

@@ -481,10 +481,11 @@ def test_simulation_warns_once(monkeypatch):
     ("noise", "epsilon"), [*(("gaussian", 10.0**-k) for k in (3, 6, 8, 9)), *(("l2", 10.0**-k) for k in (3, 4, 6))]
 )
 def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
-    """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation of at most 2**58.
+    """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation from 2**48 to 2**58.
 
-    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. For Laplace noise the
-    scale, and for l2 noise the standard deviation, is at most 2**54, because such noise more often has extreme values.
+    Noise beyond 2**63 would be cut off, which would reveal the value. Five mechanisms are tested, one of them with
+    scalings of any size. For Laplace noise the scale, and for l2 noise the standard deviation, is at most 2**54,
+    because such noise more often has extreme values.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
@@ -495,6 +496,11 @@ def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9, noise=noise).release([0.0, 1.0])
     for options in ({}, {"center": 1e3, "neighbors": "add_remove"}):
         GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, noise=noise, **options).release(np.ones((5, 3)))
+    for scale in (2.0**-30, 1.0, 2.0**30):
+        options = {"noise": noise, "neighbors": "add_remove", "scaling": np.full(3, scale)}
+        inner = GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, **options)
+        GroupedDataMechanism(inner, [0, 1]).release(np.ones((5, 3)), by=[0] * 5)
+    assert min(asked) >= 2.0**48
     assert max(asked) <= 2.0**58
 
 
