@@ -91,6 +91,30 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
     assert np.sum(np.square(slopes)) / (2 * modulus) < 1e-8 * total
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count_clipped": True},
+        {"missing": "drop_row"},
+        {"neighbors": "add_remove", "of": "mean"},
+        {"neighbors": "add_remove", "per_person": 5},
+    ],
+    ids=str,
+)
+def test_the_search_knows_the_noise_of_the_forecast_and_its_derivatives(options):
+    """The search for the best pair is given the variance of the noise that is forecast, and the right derivatives.
+
+    The derivative with respect to a semi-axis is twice the semi-axis times a price. `options` are those of the
+    mechanism.
+    """
+    it = GaussianDataMechanism([5.0, 1.0, 1.0, 0.02], 1000, 2.0, 1e-8, center=300.0, **options, **BEST)
+    axes = it.clip_norm / it.b
+    total, price = it._noise(axes)
+    assert total == pytest.approx(it.error().noise, rel=1e-12)
+    slopes = [derivative(lambda h, e=e: it._noise(axes + h * e)[0], 1e-2 * axes @ e) for e in np.eye(4)]
+    assert slopes == pytest.approx(2 * price * axes, rel=1e-6)
+
+
 def test_the_pair_has_less_error_than_one_after_the_other():
     """If the scaling is chosen before the clip norm, the error is larger than if both are chosen together.
 
