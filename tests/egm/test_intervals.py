@@ -234,17 +234,53 @@ def test_no_interval_is_much_longer_than_necessary():
 
     The length of the normal interval is 3.92 standard deviations of the noise, and no interval is shorter than that. If
     the guesses of center and sigma are declared to be exact, an interval is at most 2 % longer than that. For the mean
-    of the population, the variance of the mean of the rows is added to the variance of the noise.
+    of the population, the variance of the mean of the rows is added to the variance of the noise. The standard
+    deviation that a release states for a mean is that of the noise alone.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25
         made = mechanism(2000, **options)
         release = made.release(np.tile(CENTER, (2000, 1)), rng=np.random.default_rng(1))
         noise = {"sum": made.noise_std, "mean": made.noise_std / 2000}
+        np.testing.assert_allclose(release.mean_std, noise["mean"], rtol=1e-15)
         noise["population"] = np.hypot(noise["mean"], SIGMA / np.sqrt(2000))
         for of, std in noise.items():
             low, high = release.interval(0.95, of=of)
             assert np.all((high - low >= q * std * (1 - 1e-12)) & (high - low <= most * q * std))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.25, 3.0])
+def test_the_interval_of_the_population_allows_for_rows_as_spread_as_declared(factor):
+    """With hardly any noise, the interval is that of the mean of normal rows with standard deviations `factor` sigma.
+
+    `factor` is the declared `sigma_factor`.
+    """
+    options = {"center_std": 0.0, "sigma_factor": factor, "clip_probability": 1e-250}
+    made = dataclasses.replace(mechanism(400, **options), epsilon=1e5)
+    release = made.release(np.tile(CENTER, (400, 1)), rng=np.random.default_rng(1))
+    low, high = release.interval(0.95, of="population")
+    std = np.hypot(made.noise_std / 400, factor * SIGMA / 20)
+    assert np.all(made.noise_std / 400 < 0.05 * std)
+    assert (high - low) / 2 == pytest.approx(stats.norm.isf(0.025) * std, rel=1e-6)
+
+
+def test_an_interval_allows_for_all_that_clipping_takes_along_a_basis_in_one_column():
+    """If clipping takes as much along both vectors of a diagonal basis, one column loses sqrt(2) times as much.
+
+    The loss is far larger than its standard deviation and that of the noise. So the interval contains the sum, and is
+    hardly longer than twice the loss.
+    """
+    s, n = np.sqrt(0.5), 100_000
+    basis = np.array([[s, s], [s, -s]])
+    options = {"basis": basis, "clip_probability": 0.3, "center_std": 0.5, "sigma_factor": 1.0}
+    made, rng = GaussianDataMechanism([1.0, 1.0], n, 3.0, 1e-6, **options), np.random.default_rng(3)
+    X = (0.5 + rng.normal(size=(n, 2))) @ basis  # off by 0.5 along each vector
+    release = made.release(X, rng=rng)
+    low, high = release.interval(0.999)
+    loss = np.abs(release.estimate - X.sum(axis=0))
+    assert loss[0] > 20 * loss[1]
+    assert np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high))
+    assert np.all(high - low <= 2.2 * loss[0])
 
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}, {"basis": BASIS}], ids=str)
@@ -287,6 +323,19 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
         assert np.all((low == -np.inf) & (high == np.inf))
     low, high = dataclasses.replace(release, count=2.1 * release.count_std).interval(0.95, of="mean")
     assert np.isfinite([low, high]).all()
+
+
+@pytest.mark.parametrize("count", [-7.0, 0.0, 0.5, 0.999])
+def test_the_mean_of_less_than_one_row_is_no_number(count):
+    """If the noisy number of rows, `count`, is below 1, the means and their standard deviations are NaN.
+
+    For one row, the mean is the sum.
+    """
+    made = mechanism(20, neighbors="add_remove")
+    release = made.release(np.tile(CENTER, (20, 1)), rng=np.random.default_rng(1))
+    less, one = (dataclasses.replace(release, count=number) for number in (count, 1.0))
+    assert np.isnan([less.mean, less.mean_std]).all()
+    np.testing.assert_array_equal(one.mean, release.estimate)
 
 
 @pytest.mark.parametrize("options", [KNOWN, {"clip_probability": 0.1}], ids=["without a bias", "with a bias"])
