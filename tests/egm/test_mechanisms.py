@@ -15,6 +15,7 @@ from egm import (
     GaussianDataMechanism,
     GaussianMechanism,
     LaplaceMechanism,
+    forecast,
     gx2,
     mechanisms,
     samplers,
@@ -223,6 +224,26 @@ def test_confidence_radius_is_that_of_the_noise_where_nothing_is_clipped():
     mechanism = data_mechanism(clip_probability=1e-30)
     std = 2 * mechanism.clip_norm * mechanism.noise_multiplier
     assert mechanism.confidence_radius(0.95) == pytest.approx(std * stats.chi(3).isf(0.05), rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "l2"])
+@pytest.mark.parametrize("count_clipped", [False, True])
+def test_noise_and_clipping_together_exceed_the_radius_as_rarely_as_can_be_proved(noise, count_clipped):
+    """The least bound of the probability of failure, over all ways to divide a confidence radius, is 1 - level.
+
+    The error is at most the radius if the noise is at most t, and the deviation of what clipping removes from its mean
+    is at most the rest of the radius. The law of the noise gives the probability of the first, and Markov's inequality
+    bounds that of the second.
+    """
+    options = {"noise": noise, "count_clipped": count_clipped, "clip_probability": 0.2, "sigma_factor": 1.0}
+    it = dataclasses.replace(data_mechanism(2000, center_std=0.5 * SIGMA, **options), epsilon=5.0)
+    offset = 0.5 * it.b * SIGMA
+    variance, squared_bias = forecast.clipping(it.b * SIGMA, 2000, np.ones(3), it.clip_norm, offset)
+    left = it.confidence_radius(0.9) - np.sqrt(squared_bias)
+    t, std = left * np.linspace(1e-4, 1 - 1e-4, 20_001), it.noise_std[0] * it.b[0]
+    l2 = stats.gamma(it.noise_size, scale=std / np.sqrt(it.noise_size + 1))
+    law = stats.chi(3, scale=std) if noise == "gaussian" else l2
+    assert 0.099 <= np.min(law.sf(t) + variance / (left - t) ** 2) <= 0.1 * (1 + 1e-9)
 
 
 def test_a_confidence_radius_grows_with_the_doubt_about_sigma():
@@ -435,6 +456,13 @@ def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(ne
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)
     releases = [mechanism.release(rng.normal(mean, factor * SIGMA, (3000, 3)), rng=rng) for _ in range(500)]
     assert stats.kstest([mechanism.excess_clipped(release) for release in releases], stats.norm.cdf).pvalue > 1e-3
+
+
+def test_a_negative_noisy_number_of_rows_counts_as_none_for_the_excess():
+    mechanism = data_mechanism(20, neighbors="add_remove", clip_probability=0.5, count_clipped=True)
+    release = mechanism.release(rows(20), rng=np.random.default_rng(1))
+    found = [mechanism.excess_clipped(dataclasses.replace(release, count=count)) for count in (-5.0, -0.1, 0.0)]
+    assert found[0] == found[1] == found[2]
 
 
 def excess(X, **arguments):
