@@ -636,6 +636,20 @@ def test_rounding_sums_is_charged(neighbors, radius):
     assert moved <= charged
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_number_of_rows_costs_nothing_if_a_person_is_replaced(grouped):
+    """With the center 0, the noise of a sum does not grow if a number of rows is released, too.
+
+    The number gets the largest weight for which this holds: a weight that is 1 % larger needs more noise. If `grouped`
+    is true, the sum and the number are those of a group.
+    """
+    plain = mechanism(center=0.0)
+    made = GroupedDataMechanism(plain, KEYS) if grouped else dataclasses.replace(plain, missing="drop_row")
+    assert made.noise_std == pytest.approx(plain.noise_std, rel=1e-14)
+    weight = made._weight if grouped else made.count_weight
+    assert made._joint.sensitivity(plain.clip_norm, 1.01 * weight) > 2.001 * plain.clip_norm
+
+
 COMBINATIONS = [
     combination
     for combination in itertools.product(
