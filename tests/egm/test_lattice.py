@@ -3,6 +3,7 @@
 import math
 import re
 from fractions import Fraction
+from functools import partial
 
 import mpmath as mp
 import numpy as np
@@ -23,6 +24,7 @@ from egm._rows import lattice
 from egm._rows.lattice import Lattice, gaussian_std, rounded
 from egm._validate import exact
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
+from tests.egm.doubles import Unread
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 finite_floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -504,9 +506,35 @@ def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     assert max(asked) <= 2.0**58
 
 
-def test_noise_that_64_bits_would_cut_off_is_refused():
+@pytest.mark.parametrize(
+    ("it", "value"),
+    [
+        (LaplaceMechanism(1.0, 1e-13), 0.0),
+        (GaussianMechanism(1.0, 1e-13, 1e-15), 0.0),
+        (EllipticalGaussianMechanism([1.0, 5.0], 1e-13, 1e-15), [0.0, 1.0]),
+        (GaussianDataMechanism(SIGMA, 5, 1e-13, 1e-15), np.zeros((5, 3))),
+        (GroupedDataMechanism(GaussianDataMechanism(SIGMA, 5, 1e-13, 1e-15), [0]), np.zeros((5, 3))),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_noise_that_64_bits_would_cut_off_is_refused(it, value):
+    labels = {"by": [0] * 5} if isinstance(it, GroupedDataMechanism) else {}
+    for act in (it.check_noise, partial(it.release, **labels)):
+        with pytest.raises(ValueError, match="noise must be small enough for 64-bit integers"):
+            act(value)
+
+
+def test_more_entries_need_room_for_more_laplace_noise():
+    """The scale of Laplace noise for k entries is at most 2**32 / (1 + k / 2**20) times the sensitivity."""
+    it = LaplaceMechanism(1.0, 1.9 * 2.0**-32)
+    it.check_noise(0.0)
+    it.check_noise(Unread(2**10, 2**9))
     with pytest.raises(ValueError, match="noise must be small enough for 64-bit integers"):
-        GaussianMechanism(1.0, 1e-13, 1e-15).release(0.0)
+        it.check_noise(Unread(2**10, 2**10))
+    LaplaceMechanism(1.0, 2.1 * 2.0**-32).check_noise(Unread(2**10, 2**10))
+
+
+def test_scales_that_64_bits_would_cut_off_are_refused():
     with pytest.raises(ValueError, match="std must be at most"):
         samplers.secure_gaussian(2.0**59, 1)
     with pytest.raises(ValueError, match="scale must be at most"):
