@@ -432,6 +432,15 @@ def test_best_noise_is_gaussian_where_l2_noise_is_not_to_be_had():
         it.check_noise([0.0, 0.0])
 
 
+@pytest.mark.parametrize(("delta", "d"), [(1e-6, 2), (1e-12, 10)])
+def test_best_noise_is_gaussian_where_rounding_costs_a_quarter_of_delta(delta, d):
+    """For such a small delta, the noise "best" is l2 noise until the rounding of its random scale costs a quarter."""
+    limit = math.log(delta / (4 * lattice.l2_distance(d)) - 1)
+    for epsilon in (1.0, limit - 0.01, limit + 0.01, 20.0):
+        costs_less = lattice.delta_of(lattice.l2_distance(d), epsilon) < delta / 4
+        assert (GaussianMechanism(1.0, epsilon, delta, noise="best", d=d).noise_law == "l2") == costs_less
+
+
 def test_bad_noise_and_sizes_are_named():
     with pytest.raises(ValueError, match='noise must be "gaussian", "l2" or "best", got \'normal\''):
         GaussianMechanism(1.0, 1.0, 1e-6, noise="normal", d=1)
