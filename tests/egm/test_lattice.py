@@ -485,7 +485,7 @@ def test_simulation_warns_once(monkeypatch):
 def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation from 2**48 to 2**58.
 
-    Noise beyond 2**63 would be cut off, which would reveal the value. Five mechanisms are tested, one of them with
+    Noise beyond 2**63 would be cut off, which would reveal the value. Six mechanisms are tested, one of them with
     scalings of any size. For Laplace noise the scale, and for l2 noise the standard deviation, is at most 2**54,
     because such noise more often has extreme values.
     """
@@ -498,6 +498,8 @@ def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9, noise=noise).release([0.0, 1.0])
     for options in ({}, {"center": 1e3, "neighbors": "add_remove"}):
         GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, noise=noise, **options).release(np.ones((5, 3)))
+    several = GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, noise=noise, per_person=10)
+    several.release(np.ones((5, 3)), person=range(5))
     for scale in (2.0**-30, 1.0, 2.0**30):
         options = {"noise": noise, "neighbors": "add_remove", "scaling": np.full(3, scale)}
         inner = GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, **options)
