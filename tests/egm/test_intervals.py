@@ -205,7 +205,7 @@ def test_a_mean_is_as_certain_far_from_zero(groups, basis):
 
 def test_the_noise_of_the_number_of_rows_is_also_in_what_clipping_takes_from_all():
     options = {"neighbors": "add_remove", "center": 0.0, "center_std": 2 * SIGMA, "clip_probability": 0.9}
-    _, share, _, number = next(covered(mechanism(5, **options), 40, 0.9, off=2.0, factor=1.25))
+    _, share, _, number = next(covered(mechanism(100, **options), 40, 0.9, off=2.0, factor=1.25))
     assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
