@@ -530,6 +530,13 @@ def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and
         ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
         ({"n": 1e160}, r"n must lie between 1 and 9007199254740992, got 1e\+160"),
         ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
+        *(({"sigma": [1.0, far]}, r"^sigma\[1\] must lie between 1e-100 and 1e\+100") for far in (0.9e-100, 1.1e100)),
+        *(({"scaling": [1.0, far]}, r"^scaling\[1\] must lie between 1e-100 and 1e\+1") for far in (0.9e-100, 1.1e100)),
+        *(({"center": far}, r"^center must lie between -1e\+100 and 1e\+100, got ") for far in (-1.1e100, 1.1e100)),
+        (
+            {"sigma": [1.0, 1e80], "scaling": [1.0, 1e80], "clip_probability": "optimal"},
+            r"^sigma \* scaling\[1\] must lie between 1e-140 and 1e\+140, got 1e\+160",
+        ),
         ({"scaling": "best"}, "scaling must be \"optimal\", .* got 'best'"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
         ({"clip_probability": "best"}, "clip_probability must be \"optimal\" or a number, got 'best'"),
