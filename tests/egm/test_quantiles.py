@@ -145,7 +145,7 @@ def moved(n, k):
                 yield [np.bincount([*places, place], minlength=k) for place in (old, new)]
 
 
-@pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("q", [0.2, 0.5, 0.8])
 def test_an_interval_is_private(scores, q):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
