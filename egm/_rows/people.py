@@ -183,7 +183,7 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     _require_alike(found.dtype.kind, known.dtype.kind)
     if found.dtype.kind == "O":
         places = {key: k for k, key in enumerate(known)}
-        return np.fromiter((places.get(label, -1) for label in found), dtype=small, count=found.size)
+        return np.fromiter(map(places.get, found, itertools.repeat(-1)), dtype=small, count=found.size)
     if found.dtype.kind == "U":
         known = known.astype(np.str_)
     kinds = found.dtype.kind + known.dtype.kind
@@ -255,12 +255,15 @@ def _typed(name: str, found: Labels) -> Labels:
     these types. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together into 64
     bits, and for a text that ends in a null character, which NumPy would ignore when it compares texts.
     """
-    if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
+    types = set(map(type, found))
+    if not all(issubclass(kind, Hashable) for kind in types):  # arrays cannot be compared as labels
         raise TypeError(f"{name} {_NO_LABELS}")
-    if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
+    if types != {str} and any(
+        label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found
+    ):
         raise ValueError(f"{name} must not have missing labels")
-    if all(isinstance(label, str) for label in found):
-        if any(label.endswith("\0") for label in found):  # NumPy would not compare it
+    if all(issubclass(kind, str) for kind in types):
+        if any(map(str.endswith, found, itertools.repeat("\0"))):  # NumPy would not compare it
             raise ValueError(f"{name} must not have texts that end in a null character")
         return np.fromiter(map(str.__str__, found), dtype=object, count=found.size)  # no objects of a derived type
     if all(isinstance(label, np.datetime64) for label in found):
