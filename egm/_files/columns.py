@@ -21,13 +21,13 @@ def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown
     exactly once in `names`. The message shows other names from the file only if `shown` is true.
     """
     if columns is None:
-        if not shown and len(set(names)) < len(names):
+        if not shown and _twins(names):
             raise FileError(f"{path}: the header names two columns alike")
         refuse_twins(path, names)
         return list(range(len(names)))
     refuse_twins(path, columns)
     places = {name: i for i, name in enumerate(names)}
-    twins = {name for name, number in Counter(names).items() if number > 1} if len(places) < len(names) else set()
+    twins = _twins(names)
     for name in columns:
         if name not in places or name in twins:
             number = "more than one" if name in places else "no"
@@ -37,9 +37,15 @@ def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown
 
 def refuse_twins(path: Path, names: Sequence[str]) -> None:
     """Raise a FileError that begins with `path`, the name of the file, if one of the `names` occurs twice."""
-    if len(set(names)) < len(names):
-        twin = next(name for name, number in Counter(names).items() if number > 1)
+    for twin in _twins(names):
         raise FileError(f"{path}: the column {twin!r} is named twice")
+
+
+def _twins(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once in `names`."""
+    if len(set(names)) == len(names):  # nearly always, and far faster to see
+        return []
+    return [name for name, number in Counter(names).items() if number > 1]
 
 
 def few_names(names: Sequence[str]) -> str:

@@ -196,9 +196,8 @@ def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["err
     for fragment in files.get_fragments():
         types += _types(fragment, columns, everything)
         groups += [(fragment.path, group.id, group.num_rows) for group in fragment.row_groups]
-    dtype = np.result_type(
-        *(types or [np.float64]), *([np.float16] if missing == "nan" else [])
-    )  # only floats have NaN
+    types = (types or [np.float64]) + ([np.float16] if missing == "nan" else [])  # only floats have NaN
+    dtype = np.result_type(*types)
     # With pure=False every call gets new keys: the file may have changed since the last.
     source = dask.delayed((files.filesystem, groups, columns, dtype, missing), pure=False, traverse=False)
     chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
