@@ -28,10 +28,9 @@ def test_a_damaged_cache_is_mended(doubled, tmp_path):
     files = [path for path in tmp_path.rglob("*.nb?") if path.is_file()]
     assert {path.suffix for path in files} == {".nbi", ".nbc"}
     for damaged in files:
-        whole = {path: path.stat().st_size for path in files}
         damaged.write_bytes(damaged.read_bytes()[:20])
         assert doubled(1.5) == 3
-        assert {path: path.stat().st_size for path in files} == whole
+        assert all(path.stat().st_size > 100 for path in files)
 
 
 def test_a_full_cache_folder_is_no_error(doubled, tmp_path):
