@@ -38,6 +38,7 @@ __all__ = [
     "indices",
     "is_blocks",
     "is_read_later",
+    "is_series_of_texts",
     "kept",
     "label_type",
     "opened",
@@ -155,6 +156,12 @@ def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
         _distinct("X", X.column_names if hasattr(type(X), "column_names") else X.columns)
         raise
     return found if isinstance(found, getattr(nw, kind)) else None
+
+
+def is_series_of_texts(X: Any) -> bool:
+    """Return whether `X` is a series of a library such as pandas or polars, and has the type of texts there."""
+    series = _as("Series", X)
+    return series is not None and type(series.dtype).__name__ == "String"
 
 
 def _index(found: Any) -> Any:

@@ -209,18 +209,19 @@ def test_tables_of_files_agree(kind, tmp_path):
         assert released(grouped, table, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
 
 
-@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("held", ["a table", "blocks", "series"])
 @pytest.mark.parametrize("column", ["id", "group"])
-def test_the_memory_of_a_release_does_not_depend_on_the_longest_text(column, in_blocks):
+def test_the_memory_of_a_release_does_not_depend_on_the_longest_text(column, held):
     """One long text among the labels of persons or groups takes its own memory, and not that memory for each label."""
     rows, peaks = 20_000, []
     made = GroupedDataMechanism(mechanism(rows, per_person="sum", columns=NAMES, neighbors="add_remove"), ["0"])
     for length in (5, 5, 900):  # the first release also fills caches
         texts = {"id": [f"{i:05}" for i in range(rows)], "group": ["0"] * rows}
         texts[column][-1] = "9" * length
-        table = frame("pyarrow", np.ones((rows, 2)), **texts)
+        table = frame("polars" if held == "series" else "pyarrow", np.ones((rows, 2)), **texts)
+        labels = dict(zip(("person", "by"), map(table.get_column, texts) if held == "series" else texts, strict=True))
         tracemalloc.start()
-        released(made, iter([table]) if in_blocks else table, person="id", by="group")
+        released(made, iter([table]) if held == "blocks" else table, **labels)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.1 * peaks[1]
@@ -748,10 +749,22 @@ def test_nulls_of_data_frames_are_missing_values(library):
         dataclasses.replace(made, missing="error").release(held)
 
 
-# --- Wrong arguments --------------------------------------------------------------------------------------------------
-
 SECRET = np.array([77123.0, 77456.0])
 ROWS = np.tile(SECRET, (4, 1))
+
+
+@pytest.mark.parametrize("label", ["person", "by"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_texts_of_a_series_are_told_apart_or_refused(library, label):
+    """NumPy strings cannot tell "a" and "a\0" apart: one person would count for two, and a row for another group."""
+    series = frame(library, ROWS, id=["a", "a\0", "b", "b"])["id"]
+    made = mechanism(4, neighbors="add_remove", per_person=1 if label == "person" else None)
+    made = made if label == "person" else GroupedDataMechanism(made, ["a", "b"])
+    with pytest.raises(ValueError, match=f"^{label} must not have texts that end in a null character"):
+        made.release(ROWS, **{label: series})
+
+
+# --- Wrong arguments --------------------------------------------------------------------------------------------------
 PEOPLE = ["secret1", "secret2", "secret2", "secret3"]
 TABLE = frame("pyarrow", ROWS, id=PEOPLE)
 LABELED = {"n": 4, "per_person": "sum"}
