@@ -219,7 +219,7 @@ class AdaptiveDataMechanism(Declared):
 
         With `radius`, `release` refuses a smaller budget. With `ranges`, `release` considers a search
         only if the budget is at least this. Under "add_remove" the result includes the cost of the
-        noisy number of rows, and is enough for a search if this number is at least 0.9 `n`.
+        noisy number of rows, and is enough for a search if this number, rounded down, is at least 0.9 `n`.
 
         Parameters
         ----------

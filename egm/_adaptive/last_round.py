@@ -216,11 +216,14 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is too large.
 
-    The error is too large above `limit` or, if the first check of the norms finds many long rows, above 1.5 times
-    `limit`. Then the sum is not released, and a part of the budget is left. `search` is the finished search. Shortly
-    before the sum is released, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
+    The error is too large above `limit` or, if two checks of the norms find many long rows, above 1.5 times `limit`.
+    Then the sum is not released, and a part of the budget is left. `search` is the finished search. Shortly before the
+    sum is released, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen, clip = _looked(search, limit)
+    if seen is not None and it.least_error(seen) > _LATE * limit:
+        search.rows.turn(search.basis)
+        it, seen, clip = _looked(search, limit)  # with a new median distance: the old one may have been too small
     if seen is not None:
         return None if it.least_error(seen) > _LATE * limit else it.run(clip or it.by_tail(seen), unseen)
     clip = clip or it.clip(seen)
@@ -232,11 +235,15 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
     """Return whether so many rows are long that the sum's least expected squared error is above `limit`.
 
     The least error is that with the best clip norm. A query for the numbers of rows in ranges of norms costs `cost`. If
-    it shows long rows, further queries check this, each at half of the cost. The `search` may then go on.
+    it shows long rows, further queries check this, each at half of the cost, and all is repeated with a new median
+    distance, because the old one may have been too small. If the result is False, the `search` may go on.
     """
-    it = _LastRound(search, cost)
-    seen = it.look()
-    return seen is not None and it.least_error(seen) > limit
+    for _ in range(2):
+        it = _LastRound(search, cost)
+        seen = it.look()
+        if seen is None or it.least_error(seen) <= limit:
+            return False
+    return True
 
 
 def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None, _Clip | None]:

@@ -41,6 +41,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from egm import quantiles, samplers
 from egm._adaptive import pairs
@@ -60,6 +61,7 @@ _LARGEST = 1e150  # largest entry: longer ones are cut, so that no square overfl
 _ROUNDED_DOWN = 1 - 2.0**-50  # factor that takes an epsilon below its exact value, in spite of four roundings
 _ROUNDED_UP = 1 + 2.0**-50  # factor that takes a standard deviation above its exact value
 _SQUARE = 12.0  # largest square, in units of its expectation
+_ROUNDED = 2.0  # least standard deviation for which rounded normal noise is nearly discrete Gaussian noise
 _FINE = 1 << 20  # least standard deviation of the noise in a number of rows, in steps of the noise
 _EXACT = 53  # bits up to which integers, and sums of them, are doubles without rounding
 
@@ -509,11 +511,18 @@ class PrivateRows:
     def _gaussian(self, std: float, size: int) -> Whole:
         """Draw an array of `size` independent integers of discrete Gaussian noise with the standard deviation `std`.
 
-        In a simulation, normal noise that is rounded to integers is drawn instead.
+        In a simulation, the integers are computed from normal noise: it is rounded or, if `std` is small, replaced by
+        the same quantile of the discrete Gaussian distribution.
         """
         if self.rng is None:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
-        return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
+        noise = samplers.simulated_gaussian(np.full(size, std), self.rng)
+        if std > _ROUNDED:
+            return np.rint(noise)
+        integers = np.arange(-20.0, 21.0)
+        weights = np.exp(-((integers / max(std, 0.01)) ** 2) / 2)
+        drawn: Whole = integers[np.searchsorted(np.cumsum(weights)[:-1] / np.sum(weights), ndtr(noise / std))]
+        return drawn
 
     def _total(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return the sum of function(rows, *given) over all blocks of rows, computed in one pass over the data.

@@ -241,6 +241,22 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     assert np.max(found) == pytest.approx(rho, rel=1e-6)
 
 
+@pytest.mark.parametrize("std", [0.01, 0.3, 0.5, 1.0, 1.9, 2.1, 5.0])
+def test_simulated_noise_of_counts_is_discrete(std):
+    """Simulated noise of numbers of rows has the law of secure noise: if its parameter is small, it is nearly always 0.
+
+    A chi-square test compares 20 000 draws with the discrete Gaussian distribution; rare integers are taken together.
+    """
+    drawn = PrivateRows._gaussian(SimpleNamespace(rng=np.random.default_rng(1)), std, 20_000)
+    weights = np.exp(-((np.arange(-40, 41) / std) ** 2) / 2)
+    expected = 20_000 * weights / np.sum(weights)
+    seen = np.array([np.sum(drawn == integer) for integer in range(-40, 41)])
+    rare = expected < 20
+    terms = np.append((seen - expected)[~rare] ** 2 / expected[~rare], (seen - expected)[rare].sum() ** 2 / 20)
+    assert seen.sum() == 20_000
+    assert stats.chi2.sf(np.sum(terms), terms.size) > 1e-3
+
+
 def test_secure_and_simulated_answers_agree_without_noise(silent):
     """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to 1e-9.
 

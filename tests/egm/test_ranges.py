@@ -23,6 +23,7 @@ import pytest
 from egm import AdaptiveDataMechanism, files, samplers
 from egm._adaptive import choice, expected_rows
 from egm._adaptive.private_rows import PrivateRows
+from egm._adaptive.search import Search
 from egm._rows import passes
 from egm._rows.passes import Passes
 from tests.conftest import slow
@@ -336,6 +337,29 @@ def test_a_large_budget_does_not_end_the_search_for_normal_rows(mix):
     mechanism = AdaptiveDataMechanism(5000, 200.0**2, ranges=[(-50, 60)] * d)
     for rng in map(np.random.default_rng, range(24, 32)):
         assert mechanism.release(rng.normal(size=(5000, d)) @ mix + 3, rng=rng).method == "search"
+
+
+@pytest.mark.parametrize("wrong", range(2))
+def test_one_median_that_is_too_small_does_not_end_the_search_for_normal_rows(wrong, monkeypatch):
+    """Rows look long to a search whose noisy median distance is 20 % too small, but only until it asks for another one.
+
+    `wrong` is the number of the median among those that correct the standard deviations: before the center is made
+    better, or before the sum is released.
+    """
+    right, asked = Search.calibrated, itertools.count()
+
+    def calibrated(search):
+        b = right(search)
+        if isinstance(search.rows, PrivateRows) and next(asked) == wrong:
+            search.sigma = 0.8 * search.sigma
+        return b
+
+    monkeypatch.setattr(Search, "calibrated", calibrated)
+    rng = np.random.default_rng(3)
+    made = AdaptiveDataMechanism(4000, 1.7, ranges=[(-8, 8)])
+    release = made.release(rng.normal(size=(4000, 1)), rng=rng)
+    assert release.method == "search"
+    assert next(asked) > wrong + 1
 
 
 def test_a_forecast_with_a_search_is_for_releases_with_one():
