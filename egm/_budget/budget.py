@@ -103,7 +103,8 @@ class Budget:
       this :math:`\mu` is much more than :math:`1 / z`, so that l2 noise is useful for one release,
       and rarely for many. The first release must have l2 noise if another one has it: then
       :math:`2^{-10}` of delta (or what one release needs) is kept for the rounding of this noise. No
-      bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses it.
+      bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses it,
+      and so does a total rho.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules and of one more way: the epsilons of
       the pure mechanisms (those with delta = 0) are added to the result of "gaussian" or "zcdp" for
@@ -136,7 +137,9 @@ class Budget:
     total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the rest can
     reach a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the first
     mechanism. Two cases need no rule: a single release, whose mechanism is itself (epsilon,
-    delta)-private, and releases that all have delta = 0, whose epsilons may be added.
+    delta)-private, and releases that all have delta = 0, whose epsilons may be added. Yet if the
+    rule has no finite cost for a mechanism with delta > 0, it refuses even a single release, because
+    all releases after it would have to be refused.
 
     **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
     exceed the total. A sum of several charges may exceed the total by a factor :math:`1 + 2^{-51}`,

@@ -477,12 +477,15 @@ class Terms:
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
-        hint = ""
-        if _is_sampled(asked) and (self.rho is not None or self.rule_for(together) in ("gaussian", "zcdp")):
+        rule, hint = self.rule_for(together), ""
+        by_rho = self.rho is not None or rule == "zcdp"
+        if by_rho and any(map(_is_l2, together)):
+            hint = '; no rho is known for l2 noise; Gaussian noise (noise="gaussian", or --noise gaussian) has one'
+        elif _is_sampled(asked) and (by_rho or rule == "gaussian"):
             hint = '; sampling lowers the cost only by the rules "basic" and "planned"'
-        elif _is_l2(asked) and self.rule_for(together) == "gaussian" and charges and not _is_l2(charges[0]):
+        elif _is_l2(asked) and rule == "gaussian" and charges and not _is_l2(charges[0]):
             hint = '; the rule "gaussian" takes l2 noise only if the first release has it'
-        elif asked.mu_squared == math.inf > asked.rho and self.rule_for(together) == "gaussian":
+        elif asked.mu_squared == math.inf > asked.rho and rule == "gaussian":
             hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}, but a budget keeps its rule'
         if self.rho is not None:
             message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
@@ -491,7 +494,7 @@ class Terms:
         fits = f"{'Gaussian' if left.delta else 'Laplace'}Mechanism of {_show(left)}"
         message = (
             f"{asked.mechanism} asks for {_show(Loss(asked.epsilon, asked.delta), asked.rho)}, with which all releases "
-            f'would come to {_show(loss)} by the rule "{self.rule_for(together)}"; the total is '
+            f'would come to {_show(loss)} by the rule "{rule}"; the total is '
             f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a {fits}{hint}"
         )
         return BudgetExceeded(message, asked, left)
@@ -570,10 +573,12 @@ class Terms:
 
         There is one pair for each formula that the rule of the budget allows. The formulas of Gaussian differential
         privacy count the standard deviation of Gaussian noise that egm draws as larger by the factor 1 + `excess`. This
-        is valid, because egm in fact draws even larger noise (see `_fits`).
+        is valid, because egm in fact draws even larger noise (see `_fits`). A single release may cost its own epsilon
+        and delta, unless the rule has no finite cost for it: then nothing more could be granted after it.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
-        if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
+        alone = len(charges) == 1 and (charges[0].mu_squared if rule == "gaussian" else charges[0].rho) < math.inf
+        if rule in (None, "basic", "planned") or alone or not basic[1]:
             yield basic
         if rule in ("gaussian", "planned"):
             yield self._by_gaussian(charges, excess), self.delta

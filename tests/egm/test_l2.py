@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import stats
 
-from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, _random_bits, samplers
+from egm import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    _random_bits,
+    samplers,
+)
 from egm._budget.rules import Terms, charge_of, l2_mu_squared
 from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
@@ -554,9 +561,50 @@ def test_what_is_kept_of_delta_is_enough_for_so_many_releases(delta):
     assert granted == list(range(int(delta * 2**-10 / (2**-39 * (1 + math.e)))))
 
 
-def test_a_budget_of_zcdp_refuses_l2_noise():
-    it = GaussianMechanism(1.0, 1.0, 1e-6, noise="l2", d=3)
-    with pytest.raises(BudgetExceeded, match="GaussianMechanism asks for"):
-        Budget(rho=10.0).charge(it)
+@pytest.mark.parametrize("total", [{"rho": 10.0}, {"epsilon": 2.0, "delta": 1e-5, "rule": "zcdp"}])
+def test_a_budget_of_zcdp_refuses_l2_noise(total):
+    """A budget that counts in zCDP refuses l2 noise from the first release on, free of charge, and says why.
+
+    No cost in zCDP is known for l2 noise. The budget has a `total` rho, or the composition rule "zcdp".
+    """
+    it, budget = GaussianMechanism(1.0, 1.0, 1e-6, noise="l2", d=3), Budget(**total)
+    before = budget.left
+    with pytest.raises(BudgetExceeded, match=r'asks for .*; no rho is known for l2 noise; Gaussian noise \(noise="gau'):
+        budget.charge(it)
+    assert (budget.history, budget.left) == ((), before)
+    budget.charge(GaussianMechanism(1.0, 1.0, 1e-6))
+    with pytest.raises(BudgetExceeded, match="no rho is known for l2 noise"):
+        budget.charge(it)
+    budget.charge(GaussianMechanism(1.0, 0.1, 1e-6))
     charge = Budget(epsilon=1.0, delta=1e-6).charge(it)
     assert (charge.epsilon, charge.delta, charge.rho) == (1.0, 1e-6, math.inf)
+
+
+@pytest.mark.parametrize("rule", [None, "gaussian", "zcdp"])
+def test_a_budget_refuses_noise_for_which_its_rule_has_no_cost(rule):
+    """A single release is refused, and costs nothing, if its cost is infinite by the composition rule of the budget.
+
+    After such a release everything else would be refused. The rule "basic" has a cost for it.
+    """
+    it, total = GaussianMechanism(1.0, 52.0, 1e-6, noise="l2", d=1), {"epsilon": 60.0, "delta": 1e-5}
+    budget = Budget(**total, rule=rule)
+    with pytest.raises(BudgetExceeded, match="all releases would come to epsilon = inf"):
+        budget.charge(it)
+    assert budget.history == ()
+    assert Budget(**total, rule="basic").charge(it).epsilon == 52.0
+
+
+def test_a_journal_with_an_infinite_cost_opens_and_is_spent(tmp_path):
+    """A journal with the rule "zcdp" that holds l2 noise, of which no rho is known, can be read and grants nothing."""
+    terms, laplace = {"epsilon": 2.0, "delta": 1e-5, "rule": "zcdp"}, LaplaceMechanism(1.0, 1e-3)
+    charge = charge_of(GaussianMechanism(1.0, 0.3, 1e-6, noise="l2", d=3), "replace_one")
+    with Budget(tmp_path / "survey.budget", **terms)._store.changing() as (_, record):
+        record(charge)
+    budget = Budget(tmp_path / "survey.budget")
+    assert (budget.history, budget.spent, budget.left.epsilon) == ((charge,), (2.0, 1e-5), 0.0)
+    for mechanism in (laplace, GaussianMechanism(1.0, 1e-3, 1e-9)):
+        with pytest.raises(BudgetExceeded, match="no rho is known for l2 noise"):
+            budget.charge(mechanism)
+    pure = Budget(**terms)
+    pure.charge(laplace)
+    assert pure.spent == (1e-3, 0.0)
