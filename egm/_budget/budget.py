@@ -264,6 +264,8 @@ class Budget:
     def split(self, parts: int) -> Spent:
         """Return the largest cost that each of `parts` equal releases may have if the budget shall grant all of them.
 
+        Each part is for a release with Gaussian noise or, if its delta is 0, for a `LaplaceMechanism`.
+
         Parameters
         ----------
         parts : int
@@ -278,7 +280,8 @@ class Budget:
             `GaussianMechanism` with the whole delta, and that of a `LaplaceMechanism` (or, for
             "planned", the result of "basic"). The Gaussian epsilon is found by bisection: it is too
             small by at most 1e-12 of the total epsilon, and 0 if the exact epsilon is less than
-            about 1e-9 times the total epsilon / `parts`.
+            about 1e-9 times the total epsilon / `parts`. Under these rules, releases with l2 noise of
+            this epsilon and delta may cost more, and then fewer of them are granted.
 
         Raises
         ------

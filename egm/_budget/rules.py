@@ -477,9 +477,9 @@ class Terms:
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
-        rule, hint = self.rule_for(together), ""
+        rule, hint, has_l2 = self.rule_for(together), "", any(map(_is_l2, together))
         by_rho = self.rho is not None or rule == "zcdp"
-        if by_rho and any(map(_is_l2, together)):
+        if by_rho and has_l2:
             hint = '; no rho is known for l2 noise; Gaussian noise (noise="gaussian", or --noise gaussian) has one'
         elif _is_sampled(asked) and (by_rho or rule == "gaussian"):
             hint = '; sampling lowers the cost only by the rules "basic" and "planned"'
@@ -487,6 +487,11 @@ class Terms:
             hint = '; the rule "gaussian" takes l2 noise only if the first release has it'
         elif asked.mu_squared == math.inf > asked.rho and rule == "gaussian":
             hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}, but a budget keeps its rule'
+        elif has_l2 and rule != "basic":
+            hint = (
+                "; one of the releases has l2 noise, which can cost far more than its epsilon when several are added "
+                "up; Gaussian noise does not"
+            )
         if self.rho is not None:
             message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
             return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)

@@ -403,7 +403,8 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""
     it.option("--count-clipped", text, action="store_true")
     text = """the law of the noise: gaussian (default); l2, which has less error unless delta is large compared with
-        epsilon, most of all for few columns; or best, whichever of both has less error"""
+        epsilon, most of all for few columns; or best, whichever of both has less error. If one budget is for several
+        releases, take gaussian: l2 noise can cost far more than its epsilon when releases are added up"""
     it.option("--noise", text, choices=("gaussian", "l2", "best"), default="gaussian")
     text = """a public orthonormal basis, if columns are correlated: dct or haar, the transforms of signals; dct:8x8, of
         images with 8 times 8 pixels; or a FILE with a square matrix, without a header, with one vector of the basis in

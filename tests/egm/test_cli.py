@@ -1768,6 +1768,23 @@ def test_names_that_are_no_text_cost_nothing(egm):
     assert not Budget("b.budget").history
 
 
+@pytest.mark.parametrize(
+    ("total", "told"),
+    [
+        (("--rho", "1"), "--noise gaussian"),
+        (("--epsilon", "1.5", "--delta", "1e-6"), "l2 noise, which can cost far more"),
+    ],
+)
+def test_a_refusal_says_what_l2_noise_costs(egm, total, told):
+    """`egm` says why a budget with this `total` refuses a second release with l2 noise, and so does the help."""
+    assert egm("budget", "new", "b.budget", *total) == (0, b"", [])
+    noises = ("gaussian", "l2") if total[0] == "--rho" else ("l2", "l2")
+    codes, errors = zip(*(egm(*SUM, "--noise", noise, "--budget", "b.budget")[::2] for noise in noises), strict=True)
+    assert codes == (0, 2)
+    assert told in errors[1][0]
+    assert "l2 noise can cost far more than its epsilon" in " ".join(egm("sum", "--help")[1].decode().split())
+
+
 def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
     options = ("--epsilon", "1", "--delta", "1e-6", "--simulation", "--rule", "zcdp")
     assert egm("budget", "new", "b.budget", *options) == (0, b"", [])

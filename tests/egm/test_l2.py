@@ -21,7 +21,7 @@ from egm import (
     _random_bits,
     samplers,
 )
-from egm._budget.rules import Terms, charge_of, l2_mu_squared
+from egm._budget.rules import RULES, Terms, charge_of, l2_mu_squared
 from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
 from egm.calibration import analytic_noise_multiplier, gaussian_delta, gaussian_epsilon, l2_delta, l2_noise_scale
@@ -608,3 +608,27 @@ def test_a_journal_with_an_infinite_cost_opens_and_is_spent(tmp_path):
     pure = Budget(**terms)
     pure.charge(laplace)
     assert pure.spent == (1e-3, 0.0)
+
+
+@pytest.mark.parametrize("rule", [None, *RULES])
+def test_a_refusal_says_if_l2_noise_makes_the_sum_large(rule):
+    """Where releases are added up, l2 noise costs more than its epsilon, and an error for a refused release says so.
+
+    The parts of `Budget.split` fit with Gaussian noise. With l2 noise of two coordinates fewer of them fit, except by
+    the composition rule "basic", which adds up epsilon and delta whatever the noise is. The budget has the `rule`.
+    """
+    hint = "; one of the releases has l2 noise, which can cost far more than its epsilon"
+    terms = {"epsilon": 1.0, "delta": 1e-5, "rule": rule}
+    part, refused = Budget(**terms).split(12), []
+    for noise in ("gaussian", "l2"):
+        budget, it = Budget(**terms), GaussianMechanism(1.0, *part, noise=noise, d=2)
+        with pytest.raises(BudgetExceeded) as refusal:
+            tuple(budget.charge(it) for _ in range(13))
+        refused.append((len(budget.history) < 12, hint in str(refusal.value)))
+    assert refused == [(False, False), (rule != "basic", rule not in ("basic", "zcdp"))]
+    if rule is None:
+        budget = Budget(**terms)
+        budget.charge(GaussianMechanism(1.0, 0.5, 1e-5, noise="l2", d=2))
+        assert (budget.spent.epsilon, budget.left.epsilon) == (0.5, 0.0)
+        with pytest.raises(BudgetExceeded, match=f"{hint}.*; Gaussian noise does not"):
+            budget.charge(GaussianMechanism(1.0, 0.01, 1e-6))
