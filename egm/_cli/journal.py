@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -28,7 +29,7 @@ def make(args: Namespace) -> None:
     """Make the file of a new privacy budget for `egm budget new`; raise a `Mistake` if the file exists.
 
     `args` has the path of the file, the total of the budget, and the rule by which the costs of releases are added up.
-    A `Mistake` is an error of the user.
+    A `Mistake` is an error of the user. Warn of a total with delta = 0, which fits no release of the command line.
     """
     if os.path.lexists(args.budget):
         raise Mistake(f"{args.budget}: exists already")
@@ -36,7 +37,13 @@ def make(args: Namespace) -> None:
     if args.rho is None and args.epsilon is None:
         raise Mistake("the total is either --rho, or --epsilon and --delta")
     with _explained(args.budget), explained(()):
-        Budget(args.budget, **terms)
+        budget = Budget(args.budget, **terms)
+    if budget.delta == 0:
+        warnings.warn(
+            f"{args.budget}: with --delta 0 a budget grants only releases with delta = 0, such as those of "
+            f"LaplaceMechanism in Python; egm sum, egm mean and egm adaptive need a --delta above 0, or --rho",
+            stacklevel=2,
+        )
 
 
 def opened(args: Namespace) -> Budget | None:

@@ -311,7 +311,8 @@ def _new(it: _Parser) -> None:
     """Add the options of the command `egm budget new` to `it`, the parser of this command."""
     it.option("budget", "the journal to make, for example survey.budget", metavar="FILE")
     it.option("--epsilon", "the total epsilon, > 0; goes with --delta", type=float, metavar="E")
-    it.option("--delta", "the total delta, in [0, 1) and far below 1/N; default 0", type=float, metavar="D")
+    text = "the total delta, in [0, 1) and far below 1/N; with 0, the default, egm sum, mean and adaptive are refused"
+    it.option("--delta", text, type=float, metavar="D")
     it.option("--rho", "the total in zCDP, > 0; instead of --epsilon and --delta", type=float, metavar="R")
     text = """how costs are added up to epsilon and delta: gaussian, zcdp or basic, with which a release may be chosen
         after those before it; or planned, if all were chosen before the first. By default the first release decides"""

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, planning, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, LaplaceMechanism, cli, files, planning, samplers
 from egm._budget import amplified
 from egm._cli import inputs, terminal
 from egm._files import columns, source
@@ -1783,6 +1783,25 @@ def test_a_refusal_says_what_l2_noise_costs(egm, total, told):
     assert codes == (0, 2)
     assert told in errors[1][0]
     assert "l2 noise can cost far more than its epsilon" in " ".join(egm("sum", "--help")[1].decode().split())
+
+
+@pytest.mark.parametrize("delta", [(), ("--delta", "0")])
+def test_a_budget_without_delta_is_made_with_a_warning(egm, delta):
+    """`egm budget new` warns of a total with delta = 0, from which `egm sum`, `mean` and `adaptive` get no release.
+
+    `delta` has the option --delta, or nothing, which means 0.
+    """
+    code, out, (warning,) = egm("budget", "new", "b.budget", "--epsilon", "9", *delta)
+    assert (code, out) == (0, b"")
+    assert warning.startswith("egm: warning: b.budget: with --delta 0 a budget grants only releases with delta = 0")
+    for command in (SUM, ("mean", *SUM[1:]), ADAPTIVE, (*ADAPTIVE[:2], "--rho", "0.25", *ADAPTIVE[6:])):
+        assert f"egm {command[0]}" in warning
+        code, _, (refusal,) = egm(*command, "--budget", "b.budget")
+        assert code == 2
+        assert "asks for" in refusal
+    budget = Budget("b.budget")
+    assert budget.history == ()
+    budget.charge(LaplaceMechanism(1.0, 9.0))
 
 
 def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
