@@ -8,7 +8,8 @@ A user must know three things:
 
 1. An error in public matters (the mechanism, the type or the shape of the data) costs nothing. The
    charge is recorded before any value of the data is read. It remains if the release then fails,
-   for example at a NaN, because such an error says something about the data.
+   for example at a NaN, because such an error says something about the data. Type and shape of a
+   list, an iterator or a function are known only when they are read, and then their errors cost, too.
 2. The charges are added up to a total (epsilon, delta) by one rule: "gaussian", "zcdp", "basic" or
    "planned". The rule must be public before the first release. With the first three rules, every
    release may be chosen after seeing the releases before it; with "planned", all releases must be

@@ -286,7 +286,8 @@ class Budget:
         Raises
         ------
         ValueError
-            If `parts` is not a whole number >= 1.
+            If `parts` is not a whole number >= 1, or is more than the number of releases that the
+            budget still takes, which are 2**20 in all.
 
         Examples
         --------
@@ -617,7 +618,8 @@ class Budget:
         -----
         The cost is `epsilon` for each column, or a rho of :math:`\varepsilon^2 / 8` for each column
         (see `egm.quantiles.epsilon_of_rho`). An error in an argument costs nothing, except an error
-        in the numbers of `values`, because they are read after the cost is recorded.
+        in the numbers of `values`, or in the shape of a list, because they are read after the cost is
+        recorded.
 
         Examples
         --------

@@ -7,6 +7,7 @@ one more release fits. Nothing here stores a cost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -353,7 +354,9 @@ def require_room(X: ArrayLike) -> None:
     A budget keeps a part of delta for the addition to delta that discrete noise causes. This part is enough only for
     fewer entries.
     """
-    entries = math.prod(np.shape(X))  # reads no entry of an array
+    entries = 0
+    with contextlib.suppress(ValueError):  # rows of different lengths, which a release refuses
+        entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
         raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
@@ -518,8 +521,13 @@ class Terms:
     def left(self, charges: Charges, parts: int = 1) -> Spent:
         """Return the largest cost that each of `parts` equal releases may have after releases with the costs `charges`.
 
-        The result is a rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
+        The result is a rho if the total is a rho, and otherwise a `Loss` (epsilon, delta). Raise a ValueError if a
+        budget does not take so many releases.
         """
+        if parts > max(_CHARGES - len(charges), 1):
+            raise ValueError(
+                f"parts must be at most {_CHARGES - len(charges)}, the number of releases left, got {parts}"
+            )
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
         if not charges and parts == 1:

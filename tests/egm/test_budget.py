@@ -573,12 +573,24 @@ def test_the_entries_of_a_list_are_counted_after_the_charge(monkeypatch):
         assert len(spent.history) == number
 
 
+def test_a_list_of_rows_of_different_lengths_is_refused_as_without_a_budget():
+    with pytest.raises(TypeError, match=r"^value must be a real number or an array"):
+        Budget(rho=1.0).release(gaussian(0.1), [[1.0, 2.0], [3.0]])
+
+
 def test_a_budget_takes_so_many_releases_and_no_more(monkeypatch):
     monkeypatch.setattr(rules, "_CHARGES", 2)
     for budget, mechanism in ((Budget(rho=1.0), adaptive(0.1)), (Budget(epsilon=1.0), laplace(0.1))):
         assert fill(budget, mechanism) == 2
         with pytest.raises(BudgetExceeded, match="a budget takes 2 releases and no more"):
             budget.charge(mechanism)
+
+
+@pytest.mark.parametrize("total", [{"rho": 1.0}, {"epsilon": 1.0, "delta": DELTA, "rule": "zcdp"}])
+def test_a_budget_is_not_split_into_more_parts_than_it_grants(total):
+    spent = charged([gaussian(0.1, DELTA / 2)], **total)
+    with pytest.raises(ValueError, match=r"^parts must be at most 1048575, .* got 1048576$"):
+        spent.split(1 << 20)
 
 
 def test_so_many_coordinates_are_not_charged():
