@@ -373,9 +373,9 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 
     The options --epsilon and --delta are required unless `planned` is true.
     """
-    text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
-        on each line, or the name of a column and a number; or a release, as egm adaptive writes it in CSV or JSON. A
-        release along a basis has sigma_along_basis instead, which is not taken"""
+    text = """the standard deviation of every column, in its units, > 0 (0.5 for rare ones among zeros): a .csv, .npy or
+        .parquet FILE with one number on each line, or the name of a column and a number; or a release, as egm adaptive
+        writes it in CSV or JSON. A release along a basis has sigma_along_basis instead, which is not taken"""
     it.option("--sigma", text, required=True, metavar="FILE")
     text = """privacy: the data of one person make any result at most exp(E) times more likely. > 0; 1 is common, 10
         protects little"""

@@ -158,9 +158,10 @@ class RowSum(ABC):
         0.8) for normal rows, in 95 to 97 percent for uniform and triangular rows and for binary
         rows with probability 1/2, in 87 percent for rows with a Poisson law or a t law with 10
         degrees of freedom, in 65 percent for exponential rows, and in 39 percent for lognormal
-        rows. Set `count_clipped` and look at `GaussianDataMechanism.excess_clipped` to find out
-        about this, or take an `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows
-        are long.
+        rows. For a column in which one row in a hundred is 1 and all others are 0, no interval
+        contains the mean, unless `sigma` is declared as 0.5. Set `count_clipped` and look at
+        `GaussianDataMechanism.excess_clipped` to find out about this, or take an
+        `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows are long.
 
         Examples
         --------

@@ -96,6 +96,23 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
         assert 0 < length < np.inf
 
 
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("rate", [0.2, 0.01])
+def test_rates_are_right_with_the_largest_standard_deviation_that_they_can_have(rate, d):
+    """If 0.5 is declared for each of `d` columns of 0 and 1, 95 % intervals contain the `rate`, also if it is small.
+
+    All columns are equal, which is the worst case. With the true standard deviation of a rare flag none does.
+    """
+    X = np.tile(np.arange(5000) < 5000 * rate, (d, 1)).T.astype(float)
+    inside = {}
+    for sigma in (0.5, np.std(X[:, 0])):
+        made, rng = GaussianDataMechanism([sigma] * d, 5000, 1.0, 1e-6, center=[rate] * d), np.random.default_rng(1)
+        ends = [made.release(X, rng=rng).interval(of="mean") for _ in range(50)]
+        inside[sigma] = np.mean([(low <= rate) & (rate <= high) for low, high in ends])
+    assert inside[0.5] > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 50)
+    assert rate > 0.1 or inside[np.std(X[:, 0])] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
