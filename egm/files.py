@@ -160,8 +160,8 @@ def rows(
         Names of columns that are public already; other text may be somebody's values. If `known` is
         None, "auto" takes any text for names; this is meant for a caller who will not publish them.
     width : int, optional
-        Number of columns, for a CSV file without a header (`header` "no") that may be empty: it is
-        then a table without rows. Without `width`, an empty CSV file is an error.
+        Number of columns of a CSV file without a header (`header` "no"), unless `columns` is given.
+        With `width` such a file may be empty, a table without rows; otherwise this is an error.
     delimiter : str, optional
         Character between the cells of a CSV file; by default a tab if the name of the file says
         .tsv, and a comma otherwise.
@@ -191,7 +191,8 @@ def rows(
     FileError
         If the file does not exist, is not of the kind that its suffix says, does not have each of
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
-        message shows no cell of the first line of a CSV file unless `header` is "yes".
+        message shows no cell of the first line of a CSV file unless `header` is "yes". If it is
+        "no", each row is somebody's, so a row without a wanted column is an error when it is read.
     ValueError
         If `header`, `delimiter`, `decimal`, `thousands`, `skip_lines`, `encoding` or `missing` has a
         value that is not allowed, or if `delimiter` or `thousands` is the decimal sign.
@@ -228,7 +229,7 @@ def rows(
     path = STANDARD_INPUT if str(path) == "-" else path
     paths = [path] if path is STANDARD_INPUT else parts_of(path)
     mark = delimiter_of(paths[0]) if delimiter is None else delimiter
-    given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands, skip_lines)
+    given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands, skip_lines, labels)
     require_allowed(given)
     if path is STANDARD_INPUT:
         given = replace(given, spooled=spooled_input())

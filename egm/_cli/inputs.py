@@ -98,8 +98,7 @@ def table(args: Namespace) -> files.Table:
         columns = columns or next((names for names, _ in vectors.values() if names), None)
         if columns is None:  # the labels are columns of the file, too
             raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
-    may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
-    width = len(vectors["sigma"][1]) if may_be_empty else None
+    width = len(vectors["sigma"][1]) if args.command in ("sum", "mean") else None
     written = {name: getattr(args, name) for name in ("delimiter", "decimal", "thousands", "skip_lines", "encoding")}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):

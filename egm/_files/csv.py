@@ -49,10 +49,12 @@ _VARIANTS = {" ": "[\u00a0\u202f]", "'": "\u2019"}  # other characters that sepa
 _ABOVE = "--skip-lines leaves out lines above the table"
 _CHOOSE = " (--missing says what becomes of it)"
 _POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
+_NEEDED = "are needed for the columns that are read (--columns chooses them)"
 _OPEN = "a quote is not closed"
 _BARE = "a quote inside a cell that is not in quotes (put the cell in quotes, and write each quote inside twice)"
 _ROWS = "a cell in quotes has lines that look like rows (perhaps a quote inside a cell is not written twice)"
 _NO_TEXT = "\udcff"  # stands for bytes that are no text in the encoding of the file; no text has this character
+_NUMBER = re.compile(r"[1-9]\d{0,5}", re.ASCII)  # name of a column without a name; no table has more columns
 _SAY = "say whether it is a header (--header yes or no)"
 
 codecs.register_error("egm.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]  # in decoding
@@ -183,7 +185,7 @@ class _Text:
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:
-        """Return the cells of the first record of the file or, if its header is "no", as many texts as it has columns.
+        """Return the cells of the first record of the file or, if its header is "no", the texts "1", "2" and so on.
 
         Raise a FileError if the first record is missing or blank, or seems to have another delimiter. In the last case
         the message includes the text `hint`, which says what to do. Raise a UnicodeError if the record has bytes that
@@ -191,7 +193,7 @@ class _Text:
         the rows.
         """
         line = next(self.records(blanks=True, strict=False), None)
-        if line is not None and self.given.header == "no":
+        if self.given.header == "no" and (line is not None or self.given.width):
             return numbered(self._width())
         if line is None or self.is_blank(line):
             raise FileError(f"{self.path}: {'is empty' if line is None else f'line {self.first} is blank ({_ABOVE})'}")
@@ -205,15 +207,30 @@ class _Text:
         return self.cells(self.first, line)
 
     def _width(self) -> int:
-        """Return the number of cells that most of the first records have, so that a wrong one does not decide.
+        """Return the number of cells that each row must have, if the header of the file is "no".
 
-        Blank records do not count. For a record that cannot be divided into cells, each line counts as one.
+        What may be refused because of this number must not depend on one person's row. Therefore the arguments decide
+        whether the table has a column: the number is that of `given.width` or, if columns are chosen, large enough for
+        all of them. The reader of the rows finds out whether the rows have these columns.
+        """
+        if self.given.columns is None and self.given.width:
+            return self.given.width
+        wanted = (str(name) for name in (*(self.given.columns or ()), *self.given.labels))
+        return max([self.usual_width(), *(int(name) for name in wanted if _NUMBER.fullmatch(name))])
+
+    def usual_width(self) -> int:
+        """Return the number of cells that most of the first records have, so that one wrong record does not decide.
+
+        Blank records do not count, and neither does what comes after a record that cannot be divided into cells: it may
+        be a part of the same cell. If the first record is of this kind, each line of it counts, and what comes after.
         """
         filled, widths = (record for record in self.records(strict=False) if not self.is_blank(record)), list[int]()
         for record in itertools.islice(filled, _FIRST):
             try:
                 widths.append(len(self.cells(self.first, record)))
             except TextError:
+                if widths:
+                    break
                 widths += [line.count(self.given.delimiter) + 1 for line in record.removesuffix("\n").split("\n")]
         return statistics.mode(widths or [1])
 
@@ -295,8 +312,6 @@ def table(path: Path, given: Given) -> Source:
     result is None, because a CSV file does not say how many rows it has.
     """
     text = _Text(path, given)
-    if given.header == "no" and given.width and next(text.records(given.width == 1, strict=False), None) is None:
-        return Source(numbered(given.width), None, lambda values, labels: iter(()), lambda: iter(()))
     names = text.header("--delimiter says which character stands between columns")
     skip = int(_has_names(text, names))
     width = len(names)
@@ -486,8 +501,11 @@ def _row(
     if text.is_blank(record):
         raise FileError(f"{place} is blank{hint}")
     if len(cells) != len(names):
-        others = "most of the first rows have" if text.given.header == "no" else f"line {text.first} has"
-        raise FileError(f"{place} has {len(cells)} cells, {others} {len(names)}{hint}")
+        others = f"line {text.first} has {len(names)}{hint}"
+        if text.given.header == "no":
+            is_usual = text.usual_width() == len(names)
+            others = f"most of the first rows have {len(names)}{hint}" if is_usual else f"{len(names)} {_NEEDED}"
+        raise FileError(f"{place} has {len(cells)} cells, {others}")
     numbers = []
     for i in values:
         try:

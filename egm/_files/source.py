@@ -56,7 +56,7 @@ class TextError(FileError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether its first line has names.
+    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and which columns are wanted.
 
     `spooled` has the bytes of standard input, if that is read instead of a file.
     """
@@ -71,6 +71,7 @@ class Given:
     missing: str = "error"
     thousands: str | None = None
     skip_lines: int = 0
+    labels: Sequence[str] = ()
     spooled: Any = None
 
 

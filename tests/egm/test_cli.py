@@ -1745,19 +1745,38 @@ def test_text_of_a_cell_never_makes_a_refusal_free(egm, header, options, row, ce
         ("1;2;3", "has 1 cells, most of the first rows have 3"),
         ("1,2,3,4", "has 4 cells, most of the first rows have 3"),
         ('1,2,"3', "a quote is not closed"),
+        ('1,2,"said "hi" and' + 12 * "\nmore" + '"', "',' expected after"),
     ],
 )
-def test_the_first_person_of_a_file_without_a_header_costs_as_much_as_any_other(egm, row, line, said):
+@pytest.mark.parametrize("options", [(), ("--columns", "1,2,3")])
+def test_the_first_person_of_a_file_without_a_header_costs_as_much_as_any_other(egm, row, line, said, options):
     """A wrong `line`, in the first or in another `row` of a file without a header, fails a release after its cost.
 
-    The first line does not decide how many columns the file has, or whether it has another delimiter.
+    No person's cells decide how many columns the file has, or whether it has another delimiter, also if the cells have
+    so many lines that most of the first lines are theirs. The columns may be chosen by `options` or not.
     """
     lines = Path("bare.csv").read_text().splitlines()
     Path("bare.csv").write_text("\n".join([*lines[:row], line, *lines[row + 1 :]]))
     assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
-    code, _, err = egm("sum", "bare.csv", *PLAIN, "--header", "no", "--rows", N, "--budget", "b.budget")
+    code, _, err = egm("sum", "bare.csv", *PLAIN, *options, "--header", "no", "--rows", N, "--budget", "b.budget")
     assert (code, said in err[0], f"line {row + 1}" in err[0]) == (2, True, True)
     assert len(Budget("b.budget").history) == 1
+
+
+@pytest.mark.parametrize(("options", "needed"), [((), 2), (("--columns", "1,4"), 4), (("--columns", "1,age"), None)])
+def test_rows_without_a_header_say_after_the_cost_whether_they_have_the_columns(egm, options, needed):
+    """Only the options decide before the cost which columns a file without a header has: its rows are all somebody's.
+
+    The rows have three cells, and --sigma has two numbers. `options` choose the columns; `needed` is the number of
+    cells that a row must then have, or None if the options name a column that no such file has.
+    """
+    Path("two.csv").write_text("1\n2\n")
+    assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
+    given = (*options, "--sigma", "two.csv", *PLAIN[2:], "--header", "no", "--rows", N, "--budget", "b.budget")
+    code, _, err = egm("sum", "bare.csv", *given)
+    told = f"row 1 (line 1) has 3 cells, {needed} are needed" if needed else "has no column 'age'"
+    assert (code, f"bare.csv: {told}" in err[0]) == (2, True)
+    assert len(Budget("b.budget").history) == (needed is not None)
 
 
 def test_names_that_are_no_text_cost_nothing(egm):
