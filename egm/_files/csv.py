@@ -15,8 +15,8 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class _Irregular(str):
     """Record whose quotes are or may be wrong: each must stand around a cell or, inside such a cell, be written twice.
 
     Perhaps one cell begins with a single quote, and another cell, many rows later, ends with one. The two look like one
-    cell with line breaks, so a record of several lines also belongs here if a later line looks like a row.
+    cell with line breaks, so a record of several lines also belongs here if a line in its quotes looks like a row.
     """
 
     __slots__ = ()
@@ -76,11 +76,13 @@ class _Text:
 
     A record is a line or, if a quoted cell has line breaks in it, several lines. `given` holds the delimiter, the
     decimal sign and the encoding of the file, and says how many lines come before the table, and whether missing values
-    are allowed. If `given.spooled` has the bytes of standard input, these are read.
+    are allowed. If `given.spooled` has the bytes of standard input, these are read. `summed` has the indices of the
+    columns that hold numbers, as far as they are known.
     """
 
     path: Path
     given: Given
+    summed: Collection[int] = ()
 
     def records(self, blanks: bool = False, strict: bool = True) -> Generator[str, None, None]:
         """Yield the records of the table in the file, which is unpacked if its name ends in .gz.
@@ -146,14 +148,26 @@ class _Text:
         return record if self._is_regular(record) and not self._has_rows(record) else _Irregular(record)
 
     def _has_rows(self, record: str) -> bool:
-        """Return whether a later line of `record` has as many cells as its first line, and numbers in the same places.
+        """Return whether a line in the quotes of `record`, whose quotes seem to be right, looks like a row.
 
-        Quotes count as any other character. The result is false if no cell of the first line is a number.
+        The line must have as many cells as the record, if quotes count as any other character, and at least one
+        delimiter between these cells must be in quotes. It must also have numbers, or missing values and a number, in
+        the columns in `summed` and wherever the record has a number.
         """
-        first, *others = (line.split(self.given.delimiter) for line in record.removesuffix("\n").split("\n"))
-        numbers = [i for i, cell in enumerate(first) if self.is_number(cell)]
-        alike = (line for line in others if numbers and len(line) == len(first))
-        return any(all(self.is_number(line[i]) for i in numbers) for line in alike)
+        try:
+            cells = self.cells(self.first, record)
+        except TextError:
+            return True
+        numbers = {i for i, cell in enumerate(cells) if i in self.summed or self.is_number(cell)}
+        mark, parts = self.given.delimiter, record.split('"')
+        parts[1::2] = [part.replace(mark, "") for part in parts[1::2]]  # what is in quotes
+        for line, outside in zip(record.split("\n"), '"'.join(parts).split("\n"), strict=True):
+            row = line.split(mark)
+            if line != outside and len(row) == len(cells):
+                found = [self.is_number(row[i]) for i in numbers]
+                if any(found) and all(found[k] or _is_missing(row[i]) for k, i in enumerate(numbers)):
+                    return True
+        return False
 
     @functools.cached_property
     def _is_regular(self) -> Callable[[str], re.Match[str] | None]:
@@ -318,6 +332,8 @@ def table(path: Path, given: Given) -> Source:
     blanks = width == 1  # then a blank line may be somebody's empty cell
     if not skip:
         names = numbered(width)
+    wanted = {*names}.difference(given.labels) if given.columns is None else given.columns
+    text = replace(text, summed={i for i, name in enumerate(names) if name in wanted})
 
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         with contextlib.closing(text.records(blanks)) as records:  # closes the file even if a cell is wrong

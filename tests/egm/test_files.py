@@ -450,18 +450,27 @@ def test_a_quote_inside_a_cell_without_quotes_is_an_error(tmp_path, cell, step, 
         ('1,2,"tall\n3,4,fine\n5,6,5\'10"\n', None),
         ('1,2,"tall\n3,,fine\n5,6,5\'10"\n', None),
         ('1,2,"tall\n3,4,5\'10"\n', None),
+        (',,"tall\n3,4,fine\n5,6,5\'10"\n', None),
+        ('NA,NA,"tall\n5,,5\'10"\n', None),
+        ('1,2,"tall, thin\n3,4,5\'10"\n', None),
+        ('"tall,1,2\n5\'10",3,4\n', None),
         ('1,2,"4, rue X\n75001 Paris"\n', 1),
         ('1,2,"a, b\nc, d, e"\n', 1),
         ('1,2,"2 kg,\n4,5"\n', 1),
+        ('1,2,"a\nb, c, d\n, ,\n3, d, e\n3, 4"\n', 1),
+        ('"a\nb",1,2\n', 1),
+        ('"2 kg,\n4,5\na, b",1,2\n', 1),
     ],
 )
 def test_quotes_of_two_rows_do_not_make_one_row(saved, text, rows):
     """If a quote at the start of a cell meets one in a later row, `files.rows` raises an error, and swallows no row.
 
-    A row with line breaks in a cell is read, unless a later line of it has as many cells as the first, and numbers in
-    the same places. `text` is the file without its header, and `rows` is the number of its rows or None for an error.
+    A row with line breaks in a cell is read, unless a line in its quotes has as many cells as the row, and numbers in
+    the same places or in the columns that are read. `text` is the file without its header, and `rows` is the number of
+    its rows or None for an error. The cell is in the first column if the text begins with a quote, else in the last.
     """
-    it = files.rows(saved(f"a,b,note\n{text}"), ["a", "b"], header="yes")
+    header = "note,a,b" if text.startswith('"') else "a,b,note"
+    it = files.rows(saved(f"{header}\n{text}"), ["a", "b"], header="yes")
     if rows is not None:
         assert (sum(it.counts()), len(whole_table(it))) == (rows, rows)
         return
