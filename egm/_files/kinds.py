@@ -92,7 +92,8 @@ def parts_of(path: Path) -> list[Path]:
     """Return a list with `path` or, if this is a folder, the sorted paths of the CSV or Parquet files in and below it.
 
     Raise a FileError if the folder has no such files, if it has files of another kind, or if its files are not of one
-    kind: Parquet files, CSV files with commas (.csv), or with tabs (.tsv).
+    kind: Parquet files, CSV files with commas (.csv), or with tabs (.tsv). The same error is raised for two files whose
+    names differ only by .gz: gunzip can keep the packed file beside the other, and everybody would be counted twice.
     """
     if not path.is_dir():
         return [path]
@@ -109,6 +110,11 @@ def parts_of(path: Path) -> list[Path]:
             raise FileError(f"{path}: is a directory, and {file} in it is neither a CSV nor a Parquet file")
         if (KINDS[suffix_of(file)], delimiter_of(file)) != (KINDS[suffix_of(parts[0])], delimiter_of(parts[0])):
             raise FileError(f"{path}: is a directory, and {parts[0]} and {file} in it are not of one kind")
+    known = {*parts}
+    for file in parts:
+        if file.suffix.lower() == ".gz" and (other := file.with_suffix("")) in known:
+            both = f"{other.relative_to(path)} and {file.relative_to(path)}"
+            raise FileError(f"{path}: has {both}, which would count the same rows twice")
     if not parts:
         raise FileError(f"{path}: is a directory without CSV or Parquet files")
     return parts

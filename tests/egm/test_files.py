@@ -159,7 +159,8 @@ def test_a_folder_of_csv_files_is_one_table(tmp_path):
     """`files.rows` of a folder reads its CSV files as one table, in the order of the files' names.
 
     The order of the columns may differ between the files. Files with different columns, or of different kinds, raise a
-    FileError. Without header="yes" the error shows no cell of line 1, which may hold a person's data.
+    FileError, and so does a file beside its packed copy, which would be read twice. Without header="yes" the error
+    shows no cell of line 1, which may hold a person's data.
     """
     (tmp_path / "more").mkdir()
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
@@ -175,6 +176,12 @@ def test_a_folder_of_csv_files_is_one_table(tmp_path):
         files.rows(tmp_path, header="yes")
     (tmp_path / "z.csv").rename(tmp_path / "z.tsv")
     with pytest.raises(FileError, match=r"is a directory, and \S+a\.csv and \S+z\.tsv in it are not of one kind"):
+        files.rows(tmp_path)
+    (tmp_path / "z.tsv").unlink()
+    (tmp_path / "more" / "b.csv").write_text("x,y\n5,6\n")  # in another folder than b.csv.gz
+    assert sum(files.rows(tmp_path).counts()) == 5
+    (tmp_path / "more" / "c.csv.GZ").write_bytes(gzip.compress(b"x,y\n7,8\n"))
+    with pytest.raises(FileError, match=r"has more.c\.csv and more.c\.csv\.GZ, which would count the same rows"):
         files.rows(tmp_path)
 
 
