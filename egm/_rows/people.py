@@ -80,6 +80,7 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
         return X, (np.nan, np.nan)
     _tables.refuse_rows_of_tables(X)
     if names and _tables.column_names(X) is None:
+        unread(X=X)  # raises a better error for what is no array either
         raise TypeError("X must have names of columns if person or by is one of them")
     table: Any = _tables.chosen(X, columns, names)
     if columns is not None:

@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, _tables, files
-from egm.mechanisms import GaussianMechanism
+from egm.mechanisms import GaussianMechanism, GroupedDataMechanism
 from tests.egm.doubles import Silent
 
 N = 400
@@ -435,7 +435,7 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
 
     `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. If the object is the path of a
     file, the error shows only the type of the object. A lazy data frame is not computed for the error, and a sparse
-    array is not made dense.
+    array is not made dense. The error is the same if the persons or groups of the rows are named.
     """
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
@@ -443,6 +443,10 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
     for refuse in (mechanism().release, adaptive.release, *unread):
         with pytest.raises(TypeError, match=message):
             refuse(held)
+    if not isinstance(held, np.ndarray | list):  # of these it is known that they have no names
+        for it, label in ((mechanism(per_person="sum"), "person"), (GroupedDataMechanism(mechanism(), ["a"]), "by")):
+            with pytest.raises(TypeError, match=message):
+                it.release(held, **{label: "id"})
 
 
 def test_one_column_as_a_vector_is_told_how_to_become_one():
