@@ -141,6 +141,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     user, if the type of the labels shows that no label can be one of the keys, or if --keys seems to be the name of a
     text file that does not exist: this name, taken as a key, would be a group without rows.
     """
+    lines = list[str]()
     if not os.path.exists(args.keys):
         found = split(args.keys)
         if len(found) == 1 and re.search(r"\.(txt|csv)$", args.keys.strip(), re.IGNORECASE):
@@ -148,9 +149,10 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:
-                found = [_unquoted(line) for line in file]
+                lines = list(file)
         except (OSError, UnicodeDecodeError) as wrong:
             raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
+        found = list(map(_unquoted, lines))
     found = [key.strip() for key in found if key.strip()]
     if not found:
         raise Mistake(f"--keys {args.keys!r}: must be keys with commas between them, or a file with one on each line")
@@ -160,6 +162,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     for key in found:
         if not re.fullmatch(_KEYS.get(kind, ".*"), key, re.ASCII | re.DOTALL):
             raise Mistake(f"--keys: {key!r} must be {_KEY_NAMES[kind]}, as the labels of --by {args.by} are")
+    _warn_of_columns(args, lines)
     if kind != "M":
         return found
     try:
@@ -173,6 +176,23 @@ def _unquoted(line: str) -> str:
     """Return the text in `line` without the quotes around it, if it is a cell in quotes as programs write it to CSV."""
     line = line.strip()
     return split(line)[0] if len(line) > 1 and line[0] == line[-1] == '"' and len(split(line)) == 1 else line
+
+
+def _warn_of_columns(args: Namespace, lines: Sequence[str]) -> None:
+    """Warn of the first of `lines`, those of the file of --keys, that seems to be a header or to have several columns.
+
+    This is no error: each line is a key as a whole, and some keys have commas. Quotes around a key with a comma say
+    that it is one.
+    """
+    for number, line in enumerate(lines, 1):
+        if _unquoted(line) == args.by:
+            told = f"is the name of --by, {args.by!r}: it is taken as a key, not as a header"
+        elif re.search("[\t;,]", re.sub('"[^"]*"', "", line.strip())):
+            told = "has a comma, a semicolon or a tab outside of quotes: the whole line is taken as one key"
+        else:
+            continue
+        warnings.warn(f"--keys {args.keys}: line {number} {told}", stacklevel=2)
+        return
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:

@@ -241,12 +241,41 @@ def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, comma
     output has the unchanged labels. `command`, "sum" or "mean", says what the program egm releases.
     """
     keys = ["=1+1", "\x1b[31mz", "-3", "-3+4", "a,b"]
-    (tmp_path / "k.txt").write_text("\n".join(keys))
+    (tmp_path / "k.txt").write_text("\n".join([*keys[:-1], f'"{keys[-1]}"']))
     code, out, err = egm("--by", "text", "--keys", "k.txt", "--format", "csv", command=command)
     assert (code, err) == (0, "")
     found = [row["group"] for row in csv.DictReader(out.splitlines()[1:])]
     assert found == ["'=1+1", "\\x1b[31mz", "-3", "'-3+4", "a,b"]
     assert json.loads(egm("--by", "text", "--keys", "k.txt", command=command)[1])["group"] == keys
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("text\nb\n1\n", "line 1 is the name of --by, 'text': it is taken as a key, not as a header"),
+        ('"text"\nb\n', "line 1 is the name of --by"),
+        ("b\n\n1,one\n2,two\n", "line 3 has a comma, a semicolon or a tab outside of quotes: the whole line is taken"),
+        ("b;Bath\n", "line 1 has a comma"),
+        ("b\tBath\n", "line 1 has a comma"),
+        ('"b",Bath\n', "line 1 has a comma"),
+        ('"b, c"\n"d;\te"\n \tb\t\ntexts\n', None),
+    ],
+)
+def test_a_line_of_keys_that_seems_to_be_a_header_or_several_columns_is_a_warning(egm, tmp_path, lines, said):
+    """A file of keys with a header or several columns leads to a warning of one line, and its lines remain the keys.
+
+    `lines` is the content of the file, and `said` a part of the warning, or None if there is none. Keys that are given
+    on the command line lead to no warning.
+    """
+    (tmp_path / "k.txt").write_text(lines)
+    code, out, err = egm("--by", "text", "--keys", "k.txt")
+    assert (code, err.count("\n"), f"egm: warning: --keys k.txt: {said}" in err) == (
+        0,
+        said is not None,
+        said is not None,
+    )
+    assert len(json.loads(out)["group"]) == len(list(filter(str.strip, lines.splitlines())))
+    assert egm("--by", "text", "--keys", "text,b;c")[2] == ""
 
 
 @pytest.mark.parametrize("label", ["a\0", "a\0 "])
