@@ -306,7 +306,8 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     ------
     FileError
         If the file does not exist, is not of the kind that its suffix says, or is empty, if a value is
-        not finite, if a name occurs twice, or if lines such as 15,5 may be one number or two.
+        missing (also in line 1, which is then no header) or not finite, if a name occurs twice, or if
+        lines such as 15,5 may be one number or two.
 
     Examples
     --------

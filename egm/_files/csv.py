@@ -422,14 +422,14 @@ def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the CSV file at `path`, which has one value on each line.
 
     A line may have a name before the value. Without names, None is returned in place of the list of names. If the last
-    cell of the first line is not a number, this line is a header and is left out. `given` has the delimiter of the
-    file.
+    cell of the first line is neither a number nor a missing value, this line is a header and is left out. `given` has
+    the delimiter of the file.
     """
     text = _Text(path, given)
     first = text.header("columns must have commas between them")
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
-    width, skip = len(first), int(not text.is_number(first[-1]))
+    width, skip = len(first), int(not (text.is_number(first[-1]) or _is_missing(first[-1])))
     names, values, following = [], [], 1
     doubtful = width == 2 and not skip  # 15,5 may be one number
     for row, record in enumerate(text.records()):
