@@ -399,9 +399,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         own, in inverse units, > 0"""
     it.option("--scaling", text, default="expected_norm", metavar="S")
     _neighbors(it)
-    text = """release the number of clipped rows as well, for 0.8 percent more noise: with its standard deviation, and
-        with its excess, in standard deviations, over what guesses as good as declared allow. If the excess is above 3,
-        the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""
+    text = """release the number of clipped rows as well, for 0.8 percent more Gaussian noise, or up to 24 percent more
+        l2 noise if there are few columns: with its standard deviation, and with its excess, in standard deviations,
+        over what guesses as good as declared allow. If the excess is above 3, the guesses were worse, or rows are far
+        from normal, and the sum is off by more than noise"""
     it.option("--count-clipped", text, action="store_true")
     text = """the law of the noise: gaussian (default); l2, which has less error unless delta is large compared with
         epsilon, most of all for few columns; or best, whichever of both has less error. If one budget is for several

@@ -164,8 +164,9 @@ class GaussianDataMechanism(Mechanism):
         Names of the columns, in the order of `sigma`. By default these are the names in `sigma`, if
         that is a mapping or a Series with an index of names.
     count_clipped : bool, default False
-        Whether a noisy number of clipped rows is released with the sum. The noise of the sum then
-        grows by 0.8 percent.
+        Whether a noisy number of clipped rows is released with the sum. Gaussian noise of the sum
+        then grows by 0.8 percent, and l2 noise by up to 24 percent for one column, by up to 6 percent
+        for ten columns, and by about 1 percent for a hundred.
     noise : {"gaussian", "l2", "best"}, default "gaussian"
         Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
         smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
