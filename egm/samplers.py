@@ -314,7 +314,7 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
     Raises
     ------
     ValueError
-        If an entry of `std` is negative.
+        If an entry of `std` is negative or not finite.
     TypeError
         If `std` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -353,7 +353,7 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     Raises
     ------
     ValueError
-        If an entry of `scale` is negative.
+        If an entry of `scale` is negative or not finite.
     TypeError
         If `scale` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -396,7 +396,7 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     Raises
     ------
     ValueError
-        If an entry of `scale` is negative.
+        If an entry of `scale` is negative or not finite.
     TypeError
         If `scale` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -419,16 +419,19 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
     """Draw noise with the mean 0 by `draw`, a method of a NumPy Generator that takes a mean and scales.
 
-    The scales are the one keyword argument, and error messages show its name. Floats are checked only after NumPy has
-    refused them, because a check takes longer than a draw.
+    The scales are the one keyword argument, and error messages show its name. Floats are checked only if NumPy refuses
+    them or draws a number from them that is not finite, because a check takes longer than a draw.
     """
     ((_, scale),) = named.items()
-    if not isinstance(scale, float) and getattr(scale, "dtype", None) != np.float64:
+    if not isinstance(scale, float) and not (type(scale) is np.ndarray and scale.dtype == np.float64):
         scale = nonnegative(**named)
     try:
-        return draw(0.0, scale)
+        drawn = draw(0.0, scale)
     except ValueError:
         return draw(0.0, np.abs(nonnegative(**named)))  # NumPy refuses -0.0
+    if not (math.isfinite(drawn) if isinstance(drawn, float) else np.isfinite(drawn).all()):
+        nonnegative(**named)  # the draw from a huge scale may be infinite, too
+    return drawn
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:

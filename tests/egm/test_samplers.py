@@ -161,6 +161,23 @@ def test_a_negative_scale_of_simulated_noise_is_named(law):
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
+@pytest.mark.parametrize("make", [float, np.float64, np.float32, lambda x: [1.0, x], lambda x: np.array([1.0, x])])
+@pytest.mark.parametrize(("value", "said"), [(np.nan, "must not be NaN"), (np.inf, "must be finite and >= 0")])
+def test_a_scale_that_is_not_finite_is_refused_in_every_form(law, make, value, said):
+    with pytest.raises(ValueError, match=rf"(std|scale)(\[1\])? {said}"):
+        getattr(samplers, f"simulated_{law}")(make(value), np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
+def test_a_masked_scale_is_refused_and_a_huge_one_is_not(law):
+    draw, rng = getattr(samplers, f"simulated_{law}"), np.random.default_rng(1)
+    with pytest.raises(TypeError, match="must be a real number or an array of real numbers, got MaskedArray"):
+        draw(np.ma.masked_array([1.0, 2.0], [False, True]), rng)
+    with np.errstate(over="ignore"):
+        assert np.isinf(draw(np.full(100, 1.7e308), rng)).any()  # too large for a double, and not the scale's fault
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
 def test_a_scale_of_zero_adds_nothing(law):
     assert not np.any(getattr(samplers, f"simulated_{law}")([0.0, -0.0], np.random.default_rng(1)))
 
