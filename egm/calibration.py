@@ -121,7 +121,7 @@ def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
             f"epsilon must be < 1 for the classic calibration, got {float(np.max(epsilon))!r}; "
             "use analytic_noise_multiplier, which is exact for every epsilon"
         )
-    return (np.sqrt(2 * np.log(1.25 / delta)) / epsilon)[()]
+    return (np.sqrt(2 * (np.log(1.25) - np.log(delta))) / epsilon)[()]  # 1.25 / delta could overflow
 
 
 @overload

@@ -117,7 +117,7 @@ class LaplaceMechanism(Mechanism):
         >>> round(float(LaplaceMechanism(sensitivity=1, epsilon=0.5).usefulness(0.05)), 2)
         5.99
         """
-        return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
+        return (self.noise_scale * (math.log(count(d=d)) - np.log(probability(delta=delta))))[()]
 
     def check(self, value: ArrayLike) -> None:
         """Raise the error that `release` would raise for the type of `value`.

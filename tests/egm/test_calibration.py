@@ -159,6 +159,9 @@ def test_epsilon_of_hardly_any_noise(delta):
 
 def test_classic_is_theorem_1():
     assert classic_noise_multiplier(0.5, 1e-5) == pytest.approx(2 * np.sqrt(2 * np.log(1.25e5)), rel=1e-15)
+    assert classic_noise_multiplier(0.5, 2.0**-1074) == pytest.approx(
+        2 * np.sqrt(2 * (np.log(1.25) + 1074 * np.log(2))), rel=1e-15
+    )
     with pytest.raises(ValueError, match=r"epsilon must be < 1 .* got 1\.0; use analytic_noise_multiplier"):
         classic_noise_multiplier([0.5, 1.0], 1e-5)
 

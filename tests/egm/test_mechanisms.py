@@ -46,6 +46,7 @@ def test_laplace_scale_and_usefulness():
     mechanism = LaplaceMechanism(2.0, 0.5)
     assert mechanism.noise_scale == 4
     assert mechanism.usefulness(0.1, d=5) == pytest.approx(4 * np.log(50), rel=1e-15)
+    assert mechanism.usefulness(2.0**-1074, d=2**50) == pytest.approx(4 * 1124 * np.log(2), rel=1e-15)
 
 
 def test_laplace_noise_is_laplace():
