@@ -183,7 +183,7 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
     `law` is the law of the noise: "gaussian" or "l2", whose density falls exponentially with the norm. `std` has the
     standard deviations, in the shape of the value.
     """
-    return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
+    return Release(value + simulated_noise(law, std, rng), std[()], simulated=True, noise_law=law)
 
 
 def room(law: NoiseLaw, noise: float) -> float:

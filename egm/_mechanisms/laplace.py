@@ -226,5 +226,5 @@ class LaplaceMechanism(Mechanism):
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
         estimate = from_lattice(value, unit, samplers.secure_laplace(spread, value.size) if value.size else [])
-        std = np.full(value.shape, np.sqrt(2) * spread * unit)
+        std = np.full(value.shape, np.sqrt(2) * spread * unit)[()]
         return Release(estimate, std, simulated=False, noise_law="laplace")

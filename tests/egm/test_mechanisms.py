@@ -288,6 +288,19 @@ def test_data_are_not_changed():
     np.testing.assert_array_equal(X, before)
 
 
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(1)], ids=["secure", "simulated"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [GaussianMechanism(1, 1, 1e-6), GaussianMechanism(1, 1, 1e-6, noise="l2", d=1), LaplaceMechanism(1, 1)],
+    ids=["gaussian", "l2", "laplace"],
+)
+@pytest.mark.parametrize("value", [5.0, 5, np.array(5.0)])
+def test_estimate_and_noise_std_of_one_number_are_numbers(mechanism, rng, value):
+    release = mechanism.release(value, rng=rng)
+    assert type(release.estimate) is type(release.noise_std) is np.float64
+    assert round(release.noise_std, 2) == pytest.approx(release.noise_std, abs=0.005)
+
+
 def test_a_release_is_reproducible_and_says_that_it_is_simulated():
     mechanism, X = data_mechanism(), rows()
     first, second = (mechanism.release(X, rng=np.random.default_rng(5)) for _ in range(2))
