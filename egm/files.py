@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 
 from egm._files import csv, parquet
-from egm._files.columns import checked, few_names, places_of, refuse_twins
+from egm._files.columns import checked, few_names, places_of, refuse_twins, require_lists
 from egm._files.kinds import (
     KINDS,
     STANDARD_INPUT,
@@ -197,7 +197,7 @@ def rows(
         If `header`, `delimiter`, `decimal`, `thousands`, `skip_lines`, `encoding` or `missing` has a
         value that is not allowed, or if `delimiter` or `thousands` is the decimal sign.
     TypeError
-        If `labels` is a single string.
+        If `columns`, `known` or `labels` is a single string.
 
     See Also
     --------
@@ -222,8 +222,7 @@ def rows(
      [ 7. 58.]]
     """
     path = Path(path)
-    if isinstance(labels, str):
-        raise TypeError(f"labels must be a list of names, got {labels!r}")
+    require_lists(columns=columns, known=known, labels=labels)
     labels = tuple(dict.fromkeys(labels))  # one column may say both the person and the group
     known = None if known is None else {*known, *labels}
     path = STANDARD_INPUT if str(path) == "-" else path
@@ -247,8 +246,7 @@ def rows(
                 raise FileError(f"{part}: must have the columns of {parts[0][0]}{others}")
 
     def places(wanted: Sequence[str]) -> list[tuple[list[int], list[int]]]:
-        if isinstance(wanted, str):
-            raise TypeError(f"labels must be a list of names, got {wanted!r}")
+        require_lists(labels=wanted)
         found = []
         for part, source in parts:
             chosen = (places_of(part, source.names, names, shown), places_of(part, source.names, wanted, shown))

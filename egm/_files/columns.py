@@ -11,7 +11,17 @@ import numpy as np
 from egm._files.source import FileError, Labels, wrong
 from egm._types import Array
 
-__all__ = ["checked", "few_names", "places_of", "refuse_twins"]
+__all__ = ["checked", "few_names", "places_of", "refuse_twins", "require_lists"]
+
+
+def require_lists(**named: object) -> None:
+    """Raise a TypeError if an argument that is a list of names is a single text, whose letters would be the names.
+
+    The arguments are passed by keyword, and the error shows the keyword.
+    """
+    for name, value in named.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name} must be a list of names, got {value!r}")
 
 
 def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:

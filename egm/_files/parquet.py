@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import _distribution
+from egm._files.columns import require_lists
 from egm._files.source import CHANGED, FileError, Given, Labels, Source, Vector, rows_in_a_block
 from egm._types import Array, PathLike
 
@@ -181,8 +182,7 @@ def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["err
         needed = f"a dask array needs dask and pyarrow: pip install '{_distribution.NAME}[dask]'"
         raise ImportError(needed) from error
 
-    if isinstance(columns, str):
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    require_lists(columns=columns)
     if missing not in ("error", "nan"):
         raise ValueError(f'missing must be "error" or "nan", got {missing!r}')
     files = dataset.dataset(path, format="parquet")

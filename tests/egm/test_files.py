@@ -732,6 +732,12 @@ def test_a_label_that_is_not_utf8_is_not_shown(saved, encoded):
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.parametrize("argument", ["columns", "known", "labels"])
+def test_one_name_is_no_list_of_names(saved, argument):
+    with pytest.raises(TypeError, match=f"{argument} must be a list of names, got 'ab'"):
+        files.rows(saved("a,b\n1,2\n"), **{argument: "ab"})
+
+
 def test_one_name_is_no_list_of_labels(saved):
     for use in (lambda path: files.rows(path, labels="id"), lambda path: files.rows(path, ["a"]).labelled("id")):
         with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
