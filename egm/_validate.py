@@ -360,6 +360,8 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
     Booleans, strings, objects, complex numbers and masked arrays are not accepted, but a table may have columns of
     booleans. `name` is the name of the argument in the message.
     """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return np.array(_double(value))  # NumPy would make an object of a large integer
     try:
         array = _tables.array(**{name: value})
     except (MemoryError, _tables.ColumnError):
@@ -413,7 +415,15 @@ def _require(
     first = tuple(int(i) for i in np.argwhere(~passed)[0])
     shown = map(str, first) if columns is None else (str(first[0]), repr(columns[first[1]]))
     place = f"{name}[{', '.join(shown)}]" if first else name
-    raise ValueError(f"{place} {rule}" if name in PRIVATE else f"{place} {rule}, got {float(array[first])!r}")
+    raise ValueError(f"{place} {rule}" if name in PRIVATE else f"{place} {rule}, got {_double(array[first])!r}")
+
+
+def _double(number: Any) -> float:
+    """Return the double nearest to `number`, a real number, which is infinite if `number` is beyond the largest one."""
+    try:
+        return float(number)
+    except OverflowError:  # a large integer of Python
+        return math.inf if number > 0 else -math.inf
 
 
 def _shown(name: str, value: object) -> str:

@@ -148,8 +148,8 @@ def project(one: Array, other: Array) -> Array:
     Raises
     ------
     ValueError
-        If `one` or `other` has fewer than 2 releases, if they differ in the number k, or if a
-        release is not finite.
+        If `one` or `other` has fewer than 2 releases or more than two axes, if they differ in the
+        number k, or if a release is not finite.
     TypeError
         If `one` or `other` is not made of real numbers or truth values.
 
@@ -172,9 +172,10 @@ def project(one: Array, other: Array) -> Array:
     True
     """
     one, other = _releases(one=one), _releases(other=other)
-    if 0 in (one.ndim, other.ndim) or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
+    if not {one.ndim, other.ndim} <= {1, 2} or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
         raise ValueError(
-            f"one and other must have at least 2 releases of one length, got shapes {one.shape} and {other.shape}"
+            "one and other must have at least 2 releases of one length, one in each row, got shapes "
+            f"{one.shape} and {other.shape}"
         )
     exponents = np.frexp(np.max(np.abs(np.concatenate([one, other])), axis=0))[1]  # so that no square overflows
     one, other = np.ldexp(one, -exponents), np.ldexp(other, -exponents)

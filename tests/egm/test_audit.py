@@ -222,6 +222,8 @@ WRONG = [
     (np.ma.masked_array(np.arange(20.0), mask=np.arange(20) == 3), TypeError),
     ([[1.0], [2.0, 3.0]], TypeError),
     ([1.0, math.inf] * 10, ValueError),
+    ([1.0, 10**400] * 10, ValueError),
+    ([1, -(10**400)] * 10, ValueError),
 ]
 
 
@@ -234,12 +236,12 @@ def test_wrong_releases_are_refused_by_name(bound, wrong, error):
         bound(np.arange(20.0), wrong)
 
 
-SHAPES = [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ()), ((5,), ()), ((), (5,))]
+SHAPES = [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ()), ((5,), ()), ((), (5,)), ((5, 2, 2),) * 2]
 
 
 @pytest.mark.parametrize(("one", "other"), SHAPES)
 def test_a_direction_needs_two_releases_of_one_length(one, other):
-    with pytest.raises(ValueError, match="one and other must have at least 2 releases of one length"):
+    with pytest.raises(ValueError, match="one and other must have at least 2 releases of one length, one in each row"):
         audit.project(np.zeros(one), np.zeros(other))
 
 
