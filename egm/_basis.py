@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from egm._types import Array, ArrayLike
-from egm._validate import between, count, finite, real, scalar
+from egm._validate import between, count, finite, real, scalar, vector
 
 __all__ = [
     "Basis",
@@ -51,17 +51,22 @@ class Basis:
         entries is d, the number of columns.
     factors : tuple of ndarray or None
         For each axis of `shape` an orthogonal matrix whose rows are the vectors of the basis, or
-        None for an axis that stays as it is.
+        None for an axis that stays as it is. A matrix may be rounded to six digits or more; it is
+        replaced by the nearest orthogonal matrix.
     name : str
         Name of the basis, which messages show.
     sigma : ndarray, shape (d,), optional
         Standard deviations of a row along the vectors of the basis, if they are known or estimated,
-        for use as the `sigma` of a mechanism.
+        for use as the `sigma` of a mechanism: finite numbers > 0.
 
     Raises
     ------
     ValueError
-        If a factor is not an orthogonal matrix of the right shape, up to rounding to six digits.
+        If `shape` has no axis or an axis without entries, if `factors` does not have one entry for
+        each axis, if a factor is not an orthogonal matrix of the right shape, up to rounding to six
+        digits, or if `sigma` does not have d numbers that are finite and > 0.
+    TypeError
+        If `shape`, a factor or `sigma` is not made of real numbers.
 
     Notes
     -----
@@ -88,12 +93,15 @@ class Basis:
     sigma: Array | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self.__setstate__({"factors": self.factors, "sigma": self.sigma})
-        for m, factor in zip(self.shape, self.factors, strict=True):
-            if factor is not None and not (factor.shape == (m, m) and _off(factor) <= _SLACK):
-                raise ValueError(
-                    f"factors must have an orthogonal matrix of shape ({m}, {m}) for an axis of {m} entries"
-                )
+        shape = _lengths(self.shape)
+        if len(self.factors) != len(shape):
+            raise ValueError(f"factors must have one entry for each axis of the shape {shape}, got {len(self.factors)}")
+        sigma = None if self.sigma is None else vector(sigma=self.sigma)
+        if sigma is not None and sigma.size != math.prod(shape):
+            raise ValueError(f"sigma must have an entry for each of the {math.prod(shape)} vectors, got {sigma.size}")
+        pairs = zip(shape, self.factors, strict=True)
+        factors = tuple(None if factor is None else _factor(m, factor) for m, factor in pairs)
+        self.__setstate__({"shape": shape, "factors": factors, "sigma": sigma})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the fields in `state`, {name: value}, to read-only copies of the arrays: a basis never changes."""
@@ -209,7 +217,9 @@ class Basis:
         Raises
         ------
         ValueError
-            If `covariance` has another shape, or an entry that is not finite.
+            If `covariance` has another shape, an entry that is not finite, or a negative eigenvalue,
+            or if it is not symmetric, up to rounding to six digits; or if a variance is neither 0
+            nor from 1e-200 to 1e200.
 
         Examples
         --------
@@ -367,15 +377,26 @@ def _rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
 
     Because of rounding errors, a variance may be negative, and the matrix may be slightly asymmetric.
     """
+    return basis.forward(basis.forward(_of_size(basis, covariance)).T)
+
+
+def _of_size(basis: BasisLike, covariance: ArrayLike) -> Array:
+    """Return `covariance` as an array of finite numbers, or raise a ValueError if it is not as large as `basis`."""
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
-    return basis.forward(basis.forward(found).T)
+    return found
 
 
 def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`."""
-    return np.sqrt(np.maximum(np.diagonal(_rotated(basis, covariance)), 0.0))
+    """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`.
+
+    Raise a ValueError for a matrix that is no covariance matrix; columns of zeros are allowed.
+    """
+    given = _of_size(basis, covariance)
+    constant = ~(given.any(axis=0) | given.any(axis=1))
+    covariance_matrix(given + np.diag(constant))  # a column of zeros is refused there, and may have any variance
+    return np.sqrt(np.maximum(np.diagonal(_rotated(basis, given)), 0.0))
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
@@ -481,9 +502,7 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     if abs(products[i, j] - identity[i, j]) > _SLACK:
         shown = f"{products[i, j]:.9g} and not {identity[i, j]:g}"
         raise ValueError(f"basis must be orthogonal: rows {i} and {j} have the inner product {shown}")
-    for step in range(3):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
-        if step < 2 or _off(U) > _ROUNDING:
-            U = U @ (3 * identity - U.T @ U) / 2
+    U = _nearest(U)
     factor = None if np.array_equal(U, identity) else U  # nothing is multiplied by the identity
     return Basis((len(U),), (factor,), name, sigma=sigma)
 
@@ -577,12 +596,29 @@ def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: int | I
 
     ``factor(m)`` is the matrix of the transform for an axis of m entries, shape (m, m).
     """
-    lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]  # it has entries
-    if not lengths:
-        raise ValueError("shape must have at least one axis")
+    lengths = _lengths([shape] if np.ndim(shape) == 0 else shape)  # type: ignore[arg-type]  # it has entries
     found = set(range(len(lengths))) if axes is None else _found(axes, lengths)
     factors = tuple(factor(m) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
     return Basis(lengths, factors, name if axes is None else f"{name} along {sorted(found)}")
+
+
+def _lengths(shape: Iterable[object]) -> tuple[int, ...]:
+    """Return the lengths of the axes in `shape` as integers; raise an error if there is none, or one is not >= 1."""
+    lengths = tuple(count(shape=m) for m in shape)
+    if not lengths:
+        raise ValueError("shape must have at least one axis")
+    return lengths
+
+
+def _factor(m: int, matrix: ArrayLike) -> Array:
+    """Return the orthogonal matrix that is nearest to `matrix`, for an axis of `m` entries.
+
+    Raise a ValueError if `matrix` does not have the shape (m, m), or is not orthogonal up to rounding to six digits.
+    """
+    factor = finite(factors=matrix)
+    if factor.shape != (m, m) or np.max(np.abs(factor)) > 2 or (off := _off(factor)) > _SLACK:
+        raise ValueError(f"factors must have an orthogonal matrix of shape ({m}, {m}) for an axis of {m} entries")
+    return _nearest(factor) if off > _ROUNDING else factor
 
 
 def _found(axes: object, lengths: tuple[int, ...]) -> set[int]:
@@ -617,6 +653,15 @@ def _haar(m: int) -> Array:
             halves += [(start, start + left), (start + left, stop)]
         intervals = halves
     return np.array(rows)
+
+
+def _nearest(matrix: Array) -> Array:
+    """Return the orthogonal matrix that is nearest to `matrix`, which is orthogonal up to rounding to six digits."""
+    identity, U = np.eye(len(matrix)), matrix
+    for step in range(3):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
+        if step < 2 or _off(U) > _ROUNDING:
+            U = U @ (3 * identity - U.T @ U) / 2
+    return U
 
 
 def _off(matrix: Array) -> float:

@@ -211,15 +211,44 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
     """`bases.Basis` raises a ValueError if it gets a matrix that is not orthogonal in the first six digits.
 
-    If the matrix is orthogonal in six digits, it is accepted, but the rows are rotated one by one. To rotate only their
+    If the matrix is orthogonal in six digits, the nearest orthogonal matrix takes its place. If a basis has other
+    digits all the same, because an earlier version pickled it, the rows are rotated one by one. To rotate only their
     sum would be faster, but needs a matrix that is orthogonal in more digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
             bases.Basis((2,), (np.array(factor),), "mine")
-    rounded = bases.Basis((D,), (rotation().round(6),), "mine")
-    assert unrotated(rounded, np.ones(D), 1.0) is None
-    assert unrotated(as_basis(rotation().round(6), D), np.ones(D), 1.0) is not None
+    rounded = rotation().round(6)
+    basis = bases.Basis((D,), (rounded,), "mine")
+    assert basis == as_basis(rounded, D)
+    assert unrotated(basis, np.ones(D), 1.0) is not None
+    basis.__setstate__({"factors": (rounded,)})
+    assert unrotated(basis, np.ones(D), 1.0) is None
+
+
+def test_rotated_there_and_back_a_row_is_the_same_also_by_rounded_factors():
+    basis = bases.Basis((D, 2), (rotation().round(6), np.round([[0.6**0.5, 0.4**0.5], [-(0.4**0.5), 0.6**0.5]], 6)), "")
+    row = np.arange(1.0, 2 * D + 1)
+    np.testing.assert_allclose(basis.inverse(basis.forward(row)), row, rtol=1e-14)
+    np.testing.assert_allclose(basis.matrix @ basis.matrix.T, np.eye(2 * D), atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors", "sigma", "message"),
+    [
+        ((2, 2), (np.eye(2),), None, r"factors must have one entry for each axis of the shape \(2, 2\), got 1"),
+        ((2,), (None, None), None, r"factors must have one entry for each axis of the shape \(2,\), got 2"),
+        ((2,), ([[np.nan, 0], [0, 1]],), None, r"factors\[0, 0\] must not be NaN"),
+        ((), (), None, "shape must have at least one axis"),
+        ((0,), (np.empty((0, 0)),), None, "shape must be a whole number >= 1, got 0"),
+        ((2,), (None,), [1.0], "sigma must have an entry for each of the 2 vectors, got 1"),
+        ((2,), (None,), [1.0, -1.0], r"sigma\[1\] must be finite and > 0, got -1"),
+        ((2,), (None,), 1.0, "sigma must be a vector"),
+    ],
+)
+def test_wrong_parts_of_a_basis_are_refused_by_name(shape, factors, sigma, message):
+    with pytest.raises(ValueError, match=message):
+        bases.Basis(shape, factors, "mine", sigma=sigma)
 
 
 def test_rows_are_rotated_if_integers_would_have_too_many_digits():
@@ -450,6 +479,27 @@ def test_what_is_no_axis_is_refused(make, axes):
 def test_bad_covariances_are_refused(covariance, message):
     with pytest.raises(ValueError, match=message):
         bases.from_covariance(covariance)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        ([[1, 0.5], [0.4, 1]], "covariance must be symmetric"),
+        ([[1, 2], [2, 1]], "covariance must have no entry above the product"),
+        ([[1, 0], [0, -1]], r"the diagonal of covariance\[1\] must lie between 1e-200 and 1e.200, got -1"),
+        ([[1, 1], [1, 0]], r"the diagonal of covariance\[1\] must lie between 1e-200 and 1e.200, got 0"),
+        (np.eye(3), r"covariance must have shape \(2, 2\), got \(3, 3\)"),
+    ],
+)
+@pytest.mark.parametrize("basis", [bases.haar(2), as_basis(aslinearoperator(np.eye(2)), 2)], ids=["haar", "operator"])
+def test_standard_deviations_along_a_basis_are_those_of_a_covariance_matrix(basis, covariance, message):
+    with pytest.raises(ValueError, match=message):
+        basis.std(covariance)
+
+
+def test_a_constant_column_has_no_variance_along_a_basis():
+    np.testing.assert_allclose(bases.haar(2).std([[0, 0], [0, 2]]), [1, 1], rtol=1e-15)
+    assert not bases.haar(2).std(np.zeros((2, 2))).any()
 
 
 def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
