@@ -159,15 +159,20 @@ def fitting(most: float, **named: float) -> float:
     return number
 
 
-def count(**named: object) -> int:
+def count(low: int = 1, high: float = math.inf, /, **named: object) -> int:
     """Check that an argument is a whole number >= 1, such as 1000 or 1e6, and return it as a Python int.
 
-    The argument is passed by keyword, and errors show its name.
+    The argument is passed by keyword, and errors show its name. If `low` and `high` are given, it must lie between
+    them, or be one of them. An integer is not rounded to a double.
     """
-    (name,), number = named, scalar(real, **named)
+    ((name, value),), number = named.items(), scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
-    return int(number)
+    whole = int(value) if isinstance(value, int | np.integer) else int(number)
+    if not low <= whole <= high:
+        shown = whole if whole.bit_length() < 64 else number
+        raise ValueError(f"{name} must lie between {low} and {high}, got {shown!r}")
+    return whole
 
 
 def generator(rng: object) -> np.random.Generator:

@@ -88,7 +88,7 @@ class ErrorForecast:
 
 def clipping(
     sigma: Array,
-    n: int,
+    n: float,
     scaling: Array,
     clip_norm: float,
     offset: Floats = 0.0,
@@ -102,8 +102,8 @@ def clipping(
     ----------
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
-    n : int
-        Number of rows, at most 2**53.
+    n : float
+        Number of rows, from 1 to 2**53. An expected number need not be whole.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     clip_norm : float
@@ -157,7 +157,7 @@ def clipping(
 
 def correlated_clipping(
     covariance: Array,
-    n: int,
+    n: float,
     scaling: Array,
     clip_norm: float,
     offset: Floats = 0.0,
@@ -170,8 +170,8 @@ def correlated_clipping(
     covariance : ndarray, shape (d, d)
         Covariance matrix of a normal row, symmetric, without negative eigenvalues and with variances
         from 1e-200 to 1e200, in squared units of the data.
-    n : int
-        Number of rows, at most 2**53.
+    n : float
+        Number of rows, from 1 to 2**53. An expected number need not be whole.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     clip_norm : float
@@ -227,7 +227,7 @@ def correlated_clipping(
 
 
 def rotated_clipping(
-    covariance: Array, n: int, scaling: Array, clip_norm: float, offset: Floats, target: Target
+    covariance: Array, n: float, scaling: Array, clip_norm: float, offset: Floats, target: Target
 ) -> tuple[float, float]:
     """Compute `correlated_clipping` for a matrix that was checked before it was rotated, and so has rounding errors."""
     rows, spread = _rows(n), np.sqrt(np.diag(covariance))
@@ -325,8 +325,8 @@ def loss_of_a_row(
 
 
 def _rows(n: float) -> float:
-    """Check that `n`, a number of rows, is above 0 and at most 2**53, and return it as a float."""
-    return scalar(partial(between, 0.0, MOST_ROWS), n=scalar(positive, n=n))
+    """Check that `n`, a number of rows that need not be whole, is from 1 to 2**53, and return it as a float."""
+    return scalar(partial(between, 1.0, MOST_ROWS), n=n)
 
 
 def _checked(
@@ -360,7 +360,7 @@ def _checked(
 def best_clip_norm(
     noise: Callable[[float], float],
     sigma: Array,
-    n: int,
+    n: float,
     scaling: Array,
     offset: Floats = 0.0,
     copies: Floats = 1,
@@ -376,8 +376,8 @@ def best_clip_norm(
         be convex in C and grow at least in proportion to C.
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
-    n : int
-        Number of rows, at most 2**53.
+    n : float
+        Number of rows, from 1 to 2**53. An expected number need not be whole.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     offset : float or ndarray, shape (d,), default 0.0

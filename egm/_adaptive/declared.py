@@ -66,10 +66,7 @@ class Declared:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        n, rho = count(n=self.n), scalar(positive, rho=self.rho)
-        if n < 2:
-            raise ValueError(f"n must be at least 2, got {n}")
-        between(2, MOST_ROWS, n=float(n))
+        n, rho = count(2, MOST_ROWS, n=self.n), scalar(positive, rho=self.rho)
         columns = _tables.declared(self.columns, ranges=self.ranges)
         ranges = None if self.ranges is None else _checked_ranges(self.ranges, columns)
         if (self.radius is None) == (ranges is None):

@@ -393,10 +393,9 @@ class GaussianDataMechanism(Mechanism):
         if self.basis is not None and _tables.declared(None, sigma=self.sigma) is not None:
             raise ValueError("sigma must have no names with a basis: its entries belong to the vectors of the basis")
         fix(self, columns=_tables.declared(self.columns, sigma=self.sigma))
-        sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
+        sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(1, MOST_ROWS, n=self.n)
         match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
-        between(1, MOST_ROWS, n=float(n))
         if self.basis is not None:
             fix(self, basis=as_basis(self.basis, sigma.size))
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):

@@ -1671,7 +1671,8 @@ def test_a_release_is_reproducible():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 1}, "n must be at least 2, got 1"),
+        ({"n": 1}, "n must lie between 2 and 9007199254740992, got 1"),
+        ({"n": 2**53 + 1}, "n must lie between 2 and 9007199254740992, got 9007199254740993"),
         ({"n": 1e160}, r"n must lie between 2 and 9007199254740992, got 1e\+160"),
         ({"sigma_range": (2.0, 1.0)}, r"sigma_range must be \(least, greatest\), got \(2.0, 1.0\)"),
         ({"sigma_range": (0.0, 1.0)}, r"sigma_range\[0\] must be finite and > 0, got 0.0"),

@@ -568,12 +568,18 @@ def test_sigma_and_covariance_exclude_each_other():
 ARGUMENTS = {"sigma": [2.0, 1.0], "n": 100, "scaling": [0.5, 1.0], "clip_norm": 2.0}
 
 
+@pytest.mark.parametrize("n", [1, 2.5, 100, 2.0**53])
+def test_an_expected_number_of_rows_need_not_be_whole(n):
+    of_one, of_all = (forecast.clipping(**ARGUMENTS | {"n": m, "offset": 0.5}) for m in (1, n))
+    assert of_all == pytest.approx((n * of_one[0], n**2 * of_one[1]), rel=1e-14)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"sigma": [2.0, 0.0]}, r"sigma\[1\] must be finite and > 0, got 0"),
-        ({"n": 0}, "n must be finite and > 0, got 0"),
-        ({"n": 1e160}, r"n must lie between 0.0 and 9007199254740992, got 1e\+160"),
+        ({"n": 0.5}, "n must lie between 1.0 and 9007199254740992, got 0.5"),
+        ({"n": 1e160}, r"n must lie between 1.0 and 9007199254740992, got 1e\+160"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
         ({"clip_norm": -1.0}, "clip_norm must be finite and > 0, got -1"),
         ({"clip_norm": np.inf}, "clip_norm must be finite and > 0, got inf"),

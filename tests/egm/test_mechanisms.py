@@ -555,6 +555,7 @@ def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and
     [
         ({"n": 1}, "clip_probability must be given for n = 1"),
         ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
+        ({"n": 2**53 + 1}, "n must lie between 1 and 9007199254740992, got 9007199254740993"),
         ({"n": 1e160}, r"n must lie between 1 and 9007199254740992, got 1e\+160"),
         ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
         *(({"sigma": [1.0, far]}, r"^sigma\[1\] must lie between 1e-100 and 1e\+100") for far in (0.9e-100, 1.1e100)),

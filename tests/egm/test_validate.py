@@ -56,4 +56,6 @@ def test_bad_values_are_named(call, message):
 
 def test_whole_floats_count():
     assert check.count(n=1e6) == 10**6
+    assert check.count(n=10**30 + 1) == 10**30 + 1
+    assert check.count(n=np.int64(2**53 + 1)) == 2**53 + 1
     assert isinstance(check.count(n=1e6), int)
