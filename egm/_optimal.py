@@ -49,7 +49,9 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     Raises
     ------
     ValueError
-        If `sigma` or `clip_probability` are outside their ranges.
+        If `sigma` or `clip_probability` are outside their ranges; if the largest entry of `sigma` is
+        so much larger than the smallest, by a factor above 1e300, that their ratio underflows; or if
+        an entry is so small that its multiplier would overflow.
 
     See Also
     --------

@@ -54,7 +54,8 @@ def from_covariance(covariance: ArrayLike) -> Basis:
     Parameters
     ----------
     covariance : array_like, shape (d, d)
-        Public covariance matrix of a row, symmetric and positive definite.
+        Public covariance matrix of a row, symmetric and positive definite, with variances from
+        1e-200 to 1e200.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def from_covariance(covariance: ArrayLike) -> Basis:
     Raises
     ------
     ValueError
-        If `covariance` has another shape, an entry that is not finite, is not symmetric, or has an
-        eigenvalue that is not positive.
+        If `covariance` has another shape, an entry that is not finite or a variance outside its range,
+        is not symmetric, or has an eigenvalue that is not positive.
 
     Examples
     --------
@@ -181,8 +182,8 @@ def compare(
     bases : mapping of str to basis
         The bases by name, each as `GaussianDataMechanism` takes it; None stands for the columns.
     covariance : array_like, shape (d, d)
-        Public covariance matrix of a row. A table with names is put into the order of the option
-        `columns`, which by default has these names.
+        Public covariance matrix of a row, with variances from 1e-200 to 1e200. A table with names is
+        put into the order of the option `columns`, which by default has these names.
     n : int
         Number of rows.
     epsilon : float

@@ -179,7 +179,7 @@ def rows(
     missing : {"error", "nan"}, default "error"
         What happens with a missing value: a FileError when the value is read, or NaN in the block.
         In a CSV file a value is missing if the cell is empty, a point, or the text NA, N/A, #N/A,
-        <NA>, NaN, None or null, in capital or small letters.
+        <NA>, NaN, also with a sign, None or null, in capital or small letters.
 
     Returns
     -------

@@ -145,7 +145,9 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     Raises
     ------
     ValueError
-        If `sigma` or `deviations` are outside their ranges.
+        If `sigma` or `deviations` are outside their ranges; if the largest entry of `sigma` is so much
+        larger than the smallest, by a factor above 1e300, that their ratio underflows; or if an entry
+        is so small that its multiplier would overflow.
 
     See Also
     --------

@@ -101,11 +101,11 @@ def fix(mechanism: object, /, **values: Any) -> None:
 
 
 def ordinary(noise: T, **parameters: Any) -> T:
-    """Return `noise`, a scale or an array of scales, if each is between 1e-300 and 1e300; else raise a ValueError.
+    """Return `noise`, a scale or an array of scales, if each is from 1e-300 to 1e300; otherwise raise a ValueError.
 
     Outside this range doubles lose digits. The error message shows the `parameters` from which the noise was computed.
     """
-    if np.all((noise > 1e-300) & (noise < 1e300)):
+    if np.all((noise >= 1e-300) & (noise <= 1e300)):
         return noise
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     raise ValueError(f"noise must lie between 1e-300 and 1e300, got {noise} for {given}")

@@ -162,7 +162,7 @@ class GroupedDataMechanism(Mechanism):
     ValueError
         If there is no key, or a key occurs twice; if the mechanism has ``count_clipped``, or l2 noise
         although a person may change several groups; if `groups_per_person` is above 1 without a
-        `per_person` of "sum" or "mean"; or if more than a million numbers would be released.
+        `per_person` of "sum" or "mean"; or if more than 2**20 numbers would be released.
     TypeError
         If a parameter does not have the stated type.
 

@@ -335,7 +335,26 @@ def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
 
 
 @pytest.mark.parametrize(
-    "cell", ["", " ", "NA", "na", "N/A", "#N/A", "<NA>", "NaN", "nan", "None", "NULL", "null", ".", '""', '" NA "']
+    "cell",
+    [
+        "",
+        " ",
+        "NA",
+        "na",
+        "N/A",
+        "#N/A",
+        "<NA>",
+        "NaN",
+        "nan",
+        "-nan",
+        "+NaN",
+        "None",
+        "NULL",
+        "null",
+        ".",
+        '""',
+        '" NA "',
+    ],
 )
 @pytest.mark.parametrize("options", [{}, {"delimiter": ";", "decimal": ","}])
 def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):

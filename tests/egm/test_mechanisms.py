@@ -49,6 +49,14 @@ def test_laplace_scale_and_usefulness():
     assert mechanism.usefulness(2.0**-1074, d=2**50) == pytest.approx(4 * 1124 * np.log(2), rel=1e-15)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_the_range_of_noise_has_its_ends(scale):
+    assert LaplaceMechanism(scale, 1.0).noise_scale == scale
+    outside = np.nextafter(scale, 0.0 if scale < 1 else np.inf)
+    with pytest.raises(ValueError, match="noise must lie between 1e-300 and 1e300, got"):
+        LaplaceMechanism(outside, 1.0)
+
+
 def test_laplace_noise_is_laplace():
     release = LaplaceMechanism(2.0, 0.5).release(np.zeros(20_000), rng=np.random.default_rng(4))
     assert stats.kstest(release.estimate, stats.laplace(scale=4).cdf).pvalue > 1e-3
