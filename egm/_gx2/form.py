@@ -20,6 +20,7 @@ from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _MOST = 4096  # largest number of clusters
+_HUGE = 2.0**100  # more terms than a mean can have; the partial sums of its terms, divided by this, do not overflow
 _HALF = 1 << 16  # twice as many weights are divided in two halves, for two threads
 ORDER = 10  # number of moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
@@ -189,10 +190,11 @@ class Law:
     def mean(self) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(np.sum(self.weights * self.dof)) + float(np.sum(self.weights * self.nc))
-        if not math.isfinite(mean):  # a partial sum has overflowed, and maybe the whole sum does not
-            unit, law = self._scaled
-            mean = unit * float(law.weights @ law.dof + law.weights @ law.nc)
-        return self.shift + mean
+        if math.isfinite(mean):
+            return self.shift + mean
+        unit, law = self._scaled  # a partial sum has overflowed, and maybe the whole sum does not
+        scaled = law.weights @ (law.dof / _HUGE) + law.weights @ (law.nc / _HUGE) + self.shift / _HUGE / unit
+        return unit * float(scaled) * _HUGE
 
     @property
     def variance(self) -> float:

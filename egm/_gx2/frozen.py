@@ -27,7 +27,8 @@ class rv:
     r"""Generalized chi-square distribution with fixed parameters, with the methods of a frozen distribution of SciPy.
 
     It is the distribution of :math:`Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j) + \tau Z + c`, where all
-    variables are independent and Z is standard normal.
+    variables are independent and Z is standard normal. Of SciPy's methods, `moment` and `expect` are
+    missing.
 
     Parameters
     ----------

@@ -734,6 +734,13 @@ def test_methods_are_the_functions(form):
     assert again.sf(3.0) == gx2.sf(3.0, **FORMS["all"])
 
 
+def test_a_frozen_distribution_has_the_methods_of_scipy_but_those_that_it_names():
+    scipy = {name for name in dir(type(stats.chi2(3))) if not name.startswith("_")}
+    missing = {name for name in scipy if callable(getattr(stats.chi2(3), name)) and not hasattr(gx2.rv, name)}
+    assert missing == {"moment", "expect"}
+    assert "Of SciPy's methods, `moment` and `expect` are missing." in " ".join(gx2.rv.__doc__.split())
+
+
 @pytest.mark.parametrize("size", [2, 3000])
 def test_parameters_of_a_frozen_distribution_are_copies(size):
     """If an array that was given to `gx2.rv` is changed later, the distribution that `gx2.rv` returned is unchanged.
@@ -1298,6 +1305,8 @@ def test_what_is_too_large_for_a_double_is_infinite():
     """
     assert gx2.mean([1e308] * 2) == gx2.var([1e200]) == gx2.var([1.0], normal=1e200) == np.inf
     assert gx2.mean([1e308, 1e308, -1e308]) == 1e308
+    assert gx2.mean([1e308], dof=2, shift=-1e308) == gx2.rv([0.5] * 4, dof=1e308, shift=-1e308).mean() == 1e308
+    assert gx2.mean([1e308], nc=2, shift=-1.5e308) == pytest.approx(1.5e308, rel=1e-15)
     assert gx2.rv([1e300]).stats() == (1e300, np.inf)
     assert gx2.sf(1e308, [8e307] * 3) == pytest.approx(stats.chi2.sf(1.25, 3), rel=1e-12)
     p = np.linspace(0.001, 0.999, 60)
