@@ -217,10 +217,15 @@ def test_parameter_from_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     ("number", "values"),
     [
+        ("03", {"epsilon": 100.0, "delta": 0.999, "repetitions": 1000}),
         ("04", {"alpha": 4.0, "n": 10, "repetitions": 100}),
+        ("04", {"epsilon": 1e-6, "delta": 1e-300, "n": 10, "repetitions": 100}),
         ("06", {"d": 10}),
+        ("08", {"d_max": 2000, "points": 21}),
         ("10", {"n": 100, "alpha": 0.0, "d_search": 20, "d_max": 10, "repetitions": 100}),
+        ("12", {"epsilon": 100.0, "runs": 2, "runs_patches": 2, "patch_rows": 2000, "patch_side": 8, "law_rows": 500}),
         ("16", {"n": 100, "n_pairs": 100, "epsilon": 0.1, "epsilon_pairs": 1.0, "repetitions": 100}),
+        ("17", {"more": [200], "draws": 2, "releases": 5, "rival_runs": 2, "rows_learned": 5000, "learned_runs": 3}),
         ("18", {"n": 10**4, "n_groups": 2, "columns": 50, "epsilon": 0.1, "releases": 50, "repetitions": 50}),
     ],
 )
