@@ -217,6 +217,7 @@ def test_parameter_from_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     ("number", "values"),
     [
+        ("01", {"coins": 16}),
         ("03", {"epsilon": 100.0, "delta": 0.999, "repetitions": 1000}),
         ("04", {"alpha": 4.0, "n": 10, "repetitions": 100}),
         ("04", {"epsilon": 1e-6, "delta": 1e-300, "n": 10, "repetitions": 100}),
