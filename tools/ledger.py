@@ -102,7 +102,7 @@ class Slip(Entry):
     correct: str
     why: str
     downstream: str  # what follows from the error
-    headline: str = ""  # of each of the ten errors that matter most
+    headline: str = ""  # of each of the nine errors that matter most
 
 
 @dataclass(frozen=True)
