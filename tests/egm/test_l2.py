@@ -102,6 +102,19 @@ def test_error_relative_to_gaussian_noise_is_that_of_another_program(epsilon, d)
     assert ratio == pytest.approx(RATIOS[epsilon, d], abs=6e-4 if epsilon != 1 else 6e-7)
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 1.0])
+def test_gaussian_noise_has_less_error_where_the_guide_says(epsilon):
+    """Gaussian noise has less error than l2 noise for delta from epsilon / 15 to 0.8, but not beyond this range.
+
+    The range is the one that the page "Which mechanism do I need?" gives for epsilon <= 1. For more columns d it begins
+    earlier, at epsilon / 59 for 1000. With delta = epsilon / 200 or 0.93, l2 noise has less error for every d.
+    """
+    for d, part in ((1, 15), (2, 24), (10, 47), (1000, 59)):
+        delta = np.array([epsilon / 200, *np.geomspace(epsilon / part, 0.8, 40), 0.93])
+        ratio = (d + 1) * (l2_noise_scale(epsilon, delta, d) / analytic_noise_multiplier(epsilon, delta)) ** 2
+        assert np.array_equal(ratio > 1, [False, *[True] * 40, False])
+
+
 def test_curve_tends_to_that_of_gaussian_noise():
     """For many coordinates d, the delta of l2 noise tends to that of Gaussian noise of equal standard deviation.
 
