@@ -216,14 +216,13 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is too large.
 
-    The error is too large above `limit` or, if two checks of the norms find many long rows, above 1.5 times `limit`.
+    The error is too large above `limit` or, if many rows are long in two looks at the norms, above 1.5 times `limit`.
     Then the sum is not released, and a part of the budget is left. `search` is the finished search. Shortly before the
     sum is released, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen, clip = _looked(search, limit)
     if seen is not None and it.least_error(seen) > _LATE * limit:
-        search.rows.turn(search.basis)
-        it, seen, clip = _looked(search, limit)  # with a new median distance: the old one may have been too small
+        seen = it.look_again()
     if seen is not None:
         return None if it.least_error(seen) > _LATE * limit else it.run(clip or it.by_tail(seen), unseen)
     clip = clip or it.clip(seen)
@@ -235,12 +234,12 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
     """Return whether so many rows are long that the sum's least expected squared error is above `limit`.
 
     The least error is that with the best clip norm. A query for the numbers of rows in ranges of norms costs `cost`. If
-    it shows long rows, further queries check this, each at half of the cost, and all is repeated with a new median
-    distance, because the old one may have been too small. If the result is False, the `search` may go on.
+    it shows long rows, further queries check this, each at half of the cost, and then `look_again` does. If the result
+    is False, the `search` may go on.
     """
-    for _ in range(2):
-        it = _LastRound(search, cost)
-        seen = it.look()
+    it = _LastRound(search, cost)
+    for look in (it.look, it.look_again):
+        seen = look()
         if seen is None or it.least_error(seen) <= limit:
             return False
     return True
@@ -296,6 +295,11 @@ class _LastRound:
         self.search, self.rows, self.n = search, search.rows, search.n
         self.ended = False
         self.b = search.calibrated()
+        self.fit()
+
+    def fit(self) -> None:
+        """Compute the attributes that follow from `b` and from the center and the spread of the search."""
+        search = self.search
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
         self.weights = (self.b * self.spread) ** 2
@@ -460,11 +464,26 @@ class _LastRound:
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
-        windows = self.bounded(self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std)))
-        beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
+        self.windows = self.bounded(self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std)))
+        return self.seen()
+
+    def look_again(self) -> Tail | None:
+        """Return what `look` would return with a new median distance of the rows, for which the search asks first.
+
+        The standard deviations are corrected by this median, and the numbers of rows are those that `look` has got. If
+        the old median was too small by chance, normal rows look long only before.
+        """
+        self.search.correct(self.b)
+        self.fit()
+        return self.seen()
+
+    def seen(self) -> Tail | None:
+        """Return a `Tail` if more rows are long than chance and noise explain, by the answers that `look` has got."""
+        shells, windows, near = self.shells, self.windows, self.shells.near
+        beyond = np.cumsum(shells.counts[:near][::-1])[::-1]
         beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
-        expected = self.n * np.array([self.share(t) for t in near])
-        more = _MORE[0] * shells.std * np.sqrt(np.arange(near.size, 0, -1)) + _MORE[1] * np.sqrt(expected)
+        expected = self.n * np.array([self.share(t) for t in shells.edges[:near]])
+        more = _MORE[0] * shells.std * np.sqrt(np.arange(near, 0, -1)) + _MORE[1] * np.sqrt(expected)
         return shells.tail(windows, self.ended) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:

@@ -302,8 +302,8 @@ class AdaptiveForecast:
     beyond. Without a search they are cut, and the square of `cut` adds to the error. A search is
     given up if noise does not hide that it has another mean than the cut rows, or if its rows look
     long. `success` does not count that normal rows can look long by chance: in 2 percent of simulated
-    searches for one normal column with 1000 rows and :math:`n \sqrt\rho = 8000`, in 0.8 percent with
-    4000 rows and 5200, and in less with a smaller budget.
+    searches for one normal column with 1000 rows and :math:`n \sqrt\rho = 8000`, and in less than half
+    a percent with 4000 rows and 5200.
 
     A search in ranges that is given up has the error of a sum that is clipped to the ranges. If these
     are wide, the mean over all releases can thus be far above `error`, although such releases are

@@ -582,16 +582,21 @@ class Search:
         """Multiply `sigma` and `center_std` by one measured factor; return the scaling b of the rows, shape (d,).
 
         Coordinate j of a row is multiplied by b_j before the row is clipped. The scaling is computed first, from
-        `sigma` and `center_std` without this factor. Then the search asks for the median of ||b (x - center)|| over the
-        rows x. The factor is the noisy answer divided by the median that follows from `sigma` and `center_std`. The
-        query costs very little, and the factor matters because the clip norm depends on it.
+        `sigma` and `center_std` without this factor. Then the method `correct` asks for the median of
+        ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows from
+        `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends on
+        it.
         """
         b = scaling.optimal(self.spread(), 0.05)
+        self.correct(b)
+        return b
+
+    def correct(self, b: Array) -> None:
+        """Ask for the median of ||b (x - center)|| over the rows x; correct `sigma` and `center_std` by one factor."""
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
         factor = self.rows.radius("radii", 0.5, self.around(expected), self.once, self.center, b) / expected
         self.sigma = np.clip(self.sigma * factor, *self.sigma_range)
         self.center_std = self.center_std * factor
-        return b
 
     def refine(self, step: str, rho: float) -> None:
         """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.

@@ -130,8 +130,8 @@ class GaussianDataMechanism(Mechanism):
     sigma : array_like or mapping, shape (d,)
         Public guess of the standard deviations of the columns, in the units of the data, from
         1e-100 to 1e100. For a column of rare ones among zeros, 0.5 is better than a smaller guess,
-        with which all ones are clipped. With a `basis` these are the standard deviations along its vectors, without
-        names.
+        with which all ones are clipped. With a `basis` these are the standard deviations along its
+        vectors, without names.
     n : int
         Number of rows, from 1 to 2**53. For "add_remove" it is only a guess, which sets the clip
         norm.

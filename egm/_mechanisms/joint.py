@@ -37,7 +37,7 @@ from egm._types import Neighbors
 
 __all__ = ["CLIPPED_SHARE", "Joint"]
 
-CLIPPED_SHARE = 1 / 8  # weight of the number of clipped rows, over the sensitivity of the rest: 0.8 percent more of it
+CLIPPED_SHARE = 1 / 8  # weight of the number of clipped rows, over the sensitivity of all else; it adds 0.8 percent
 _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person is added or removed
 
 

@@ -346,15 +346,14 @@ def test_one_median_that_is_too_small_does_not_end_the_search_for_normal_rows(wr
     `wrong` is the number of the median among those that correct the standard deviations: before the center is made
     better, or before the sum is released.
     """
-    right, asked = Search.calibrated, itertools.count()
+    right, asked = Search.correct, itertools.count()
 
-    def calibrated(search):
-        b = right(search)
+    def correct(search, b):
+        right(search, b)
         if isinstance(search.rows, PrivateRows) and next(asked) == wrong:
             search.sigma = 0.8 * search.sigma
-        return b
 
-    monkeypatch.setattr(Search, "calibrated", calibrated)
+    monkeypatch.setattr(Search, "correct", correct)
     rng = np.random.default_rng(3)
     made = AdaptiveDataMechanism(4000, 1.7, ranges=[(-8, 8)])
     release = made.release(rng.normal(size=(4000, 1)), rng=rng)
