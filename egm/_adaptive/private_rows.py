@@ -36,7 +36,6 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -80,7 +79,7 @@ class Account:
     @property
     def left(self) -> float:
         """Return the part of the budget that is not spent yet, rounded down."""
-        return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
+        return max(math.nextafter(-self._above(self.spent), 0.0), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
         """Add the cost `rho` to what the step named `step` has cost so far.
@@ -89,9 +88,16 @@ class Account:
         """
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
-        if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
+        if not rho > 0 or self._above({**self.spent, step: after}) > 0:
             raise ValueError(f"rho = {self.rho} is too small: {step} needs {rho:.3g}, and {self.left:.3g} is left")
         self.spent[step] = float(after)
+
+    def _above(self, spent: dict[str, float]) -> float:
+        """Return by how much the exact sum of the costs in `spent` exceeds the budget, rounded to the nearest double.
+
+        The sign is exact, because an exact sum of doubles is zero, or not smaller than the least double above zero.
+        """
+        return math.fsum([-self.rho, *spent.values()])
 
 
 def log_intervals(low: float, high: float, step: float) -> Intervals:

@@ -375,9 +375,10 @@ class Transcript:
             self.name = name
             if not self.first:
                 return query(rows, *given)
-            before = exact_sum(rows.account.spent)
+            before = dict(rows.account.spent)
             answer = query(rows, *given)
-            self.charged[name] += exact_sum(rows.account.spent) - before
+            changed = {of: cost for of, cost in rows.account.spent.items() if cost != before.get(of)}
+            self.charged[name] += exact_sum(changed) - exact_sum({of: before.get(of, 0) for of in changed})
             return answer
 
         return asked
