@@ -347,13 +347,11 @@ def test_table_of_tails_shows_errors_and_times():
 def test_jobs_are_done_by_egm():
     """Three functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
 
-    They do so without and with guesses of center and spread, each in less than 10 seconds. A fourth function adds up
-    incomes in twenty groups; the median of its errors is from 0.5 to 1.5 times that of its Laplace noise.
+    They do so without and with guesses of center and spread. A fourth function adds up incomes in twenty groups; the
+    median of its errors is from 0.5 to 1.5 times that of its Laplace noise.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
-        errors, seconds = users.measure(function, "normal", 20_000)
-        assert 0 < np.median(errors) < most
-        assert seconds < 10
+        assert 0 < np.median(users.measure(function, "normal", 20_000)[0]) < most
     assert 10 < np.median(users.measure(users.egm_groups, "normal", 2000)[0]) < 30  # Laplace noise has 20
 
 
