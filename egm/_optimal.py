@@ -23,6 +23,7 @@ from egm._validate import probability, scalar, vector
 _WINDOW = 6  # iterates that the extrapolation uses
 _LONGEST = 1.0  # largest correction of log w by the extrapolation
 _SETTLED = 1e-20  # accepted bound on log F minus its minimum; the shares in `excess_of_shares` then differ by < 1e-10
+_EVEN = 1e-4  # accepted relative difference of these shares in each column, of which F does not see tiny ones
 _MOST_ROUNDS = 100
 _MOST = 4096  # more standard deviations than this are first replaced by fewer ones
 _RULE, _GRID = 4, 4000  # nodes of the Gauss rule for a cluster of standard deviations; points of the spline
@@ -72,8 +73,9 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     function of :math:`\log w`. And :math:`\log \sum_j \sigma_j^2 / w_j` is strictly convex in
     :math:`\log w`, except in the direction in which all w are multiplied by a common factor, which
     does not change F. The iteration stops when `excess_bound` proves that :math:`\log F` is within
-    1e-20 of its minimum, or after 100 rounds. A double can show such a small bound, because the
-    bound is computed as the sum of squares of small numbers.
+    1e-20 of its minimum, and when the share of each column in the noise agrees to 1e-4 with its
+    share in the squared norm at the clipping radius; or after 100 rounds. A double can show such a
+    small bound, because the bound is computed as the sum of squares of small numbers.
 
     References
     ----------
@@ -136,7 +138,8 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
         noise = count * share * (share / weights)
         total = np.sum(noise)
         best = min(best, (quantile * total, weights), key=lambda pair: pair[0])
-        if excess_of_shares((weights / share) ** 2 * pull * total / quantile, noise / total) < _SETTLED:
+        ratio = (weights / share) ** 2 * pull * total / quantile
+        if excess_of_shares(ratio, noise / total) < _SETTLED and np.all(np.abs(ratio - 1) < _EVEN):
             return weights
         iterates.append(np.log(weights))
         residuals.append(np.log(_stationary(share, count, weights, pull) / weights))

@@ -179,6 +179,12 @@ def test_decisions_rest_on_what_the_package_does():
         egm.AdaptiveDataMechanism(rows, **budget).check(np.ones((rows, columns)))
     assert "is 962 rows for up to 38 columns, and 3523 for 1000" in MECHANISMS
     assert "is 962 rows for up to 38 columns, 1306 rows for 100 columns and 3523 for 1000" in PRACTICE
+    assert "it takes 17 % more rows: 1126, 1530 and 4126." in PRACTICE
+    assert 'With `"add_remove"` it takes 17 % more rows.' in MECHANISMS
+    private = egm.AdaptiveDataMechanism(1000, **budget, neighbors="add_remove")
+    for columns, rows, more in ((38, 962, 1126), (100, 1306, 1530), (1000, 3523, 4126)):
+        assert np.ceil(1000 * np.sqrt(private.least_rho(columns) / budget["rho"])) == more
+        assert more / rows == pytest.approx(1.17, abs=0.005)
     wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (38, 39, 100)]
     assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
     assert wider[1] > wider[0]
@@ -196,6 +202,20 @@ def test_decisions_rest_on_what_the_package_does():
     assert other.noise_std == pytest.approx(DATA.noise_std / 2, rel=0.01)  # the count takes half a percent
     few = GaussianDataMechanism([1.0], 100, 1, 1e-6)
     assert f"{few.noise_std[0] / np.sqrt(100):.1f} times its sampling error" in MECHANISMS
+
+
+def test_a_search_is_considered_from_the_numbers_of_rows_on_the_page():
+    """`AdaptiveDataMechanism` in wide ranges searches from as many rows as the page about practice says, not with fewer.
+
+    The page names numbers for a public and for a private number of rows; the second is noisy, so it is not exact.
+    """
+    assert "which is 3845 rows for $\\varepsilon = 1$ and\n" in PRACTICE
+    assert "(about 4050 with `\"add_remove\"`)" in PRACTICE
+    X = np.random.default_rng(1).normal(size=(4100, 1))
+    for neighbors, fewer, enough in (("replace_one", 3844, 3845), ("add_remove", 4000, 4100)):
+        for rows, method in ((fewer, "ranges"), (enough, "search")):
+            it = egm.AdaptiveDataMechanism(rows, zcdp_rho(1.0, 1e-6), ranges=[(-1e5, 1e5)], neighbors=neighbors)
+            assert it.release(X[:rows], rng=np.random.default_rng(1)).method == method
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):

@@ -170,6 +170,21 @@ def test_optimal_is_stationary_and_never_worse(sigma, p):
     assert all(scaling.noise_factor(other, sigma, p) >= best * (1 - 1e-12) for other in nearby)
 
 
+@pytest.mark.parametrize("p", [1e-12, 1e-6, 0.5])
+@pytest.mark.parametrize("least", [1e-19, 1e-20, 1e-100, 1e-299])
+def test_optimal_is_stationary_in_columns_too_small_for_the_total(least, p):
+    """The scaling "optimal" is right for a column with the spread `least` beside 1, whose noise hardly counts in all.
+
+    Where it is best, w sqrt(g) / sigma is the same number in each column. Here w is (b sigma)**2, and g is the
+    expectation of the square of the standardized entry for rows at the clipping radius, outside which a share `p` of
+    the rows lies.
+    """
+    sigma = np.array([1.0, least])
+    weights = (scaling.optimal(sigma, p) * sigma) ** 2
+    pull = gx2.conditional_means(gx2.isf(p, weights), weights)
+    assert np.ptp(np.log(weights * np.sqrt(pull) / sigma)) < 1e-4
+
+
 @pytest.mark.parametrize("d", [2, 5, 100])
 @pytest.mark.parametrize("p", [1e-300, 1e-30, 1e-6, 1e-2, 0.5, 0.9, 1 - 1e-9])
 def test_log_quantile_is_convex_in_log_weights(d, p):
