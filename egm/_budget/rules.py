@@ -623,7 +623,7 @@ class Terms:
         delta = math.nextafter(self.delta - self._reserve - for_l2, 0.0)
         if mu_squared == 0:
             return 0.0
-        if mu_squared > 1e200 or of_l2 > for_l2 or delta < self.delta / 2 or delta <= 0:
+        if mu_squared > 1e200 or of_l2 > for_l2 or delta < self.delta / 2:
             return math.inf
         return float(_gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
 

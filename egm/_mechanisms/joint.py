@@ -115,6 +115,6 @@ class Joint:
 def _root(square: int) -> float:
     """Return the root of the integer `square`, exact or slightly larger: a sensitivity must not be too small."""
     root = math.isqrt(square)
-    if root**2 == square:
+    if root**2 == square and root <= 1 << 53:
         return float(root)
     return math.nextafter(math.nextafter(math.sqrt(square), math.inf), math.inf)

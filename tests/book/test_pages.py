@@ -205,12 +205,13 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def test_a_search_is_considered_from_the_numbers_of_rows_on_the_page():
-    """`AdaptiveDataMechanism` in wide ranges searches from as many rows as the page about practice says, not with fewer.
+    """In wide ranges, `AdaptiveDataMechanism` searches from the number of rows that the page about practice names.
 
-    The page names numbers for a public and for a private number of rows; the second is noisy, so it is not exact.
+    With fewer rows it does not. The page has an exact number, for a public number of rows, and a rough one for a
+    private number, which is noisy.
     """
     assert "which is 3845 rows for $\\varepsilon = 1$ and\n" in PRACTICE
-    assert "(about 4050 with `\"add_remove\"`)" in PRACTICE
+    assert '(about 4050 with `"add_remove"`)' in PRACTICE
     X = np.random.default_rng(1).normal(size=(4100, 1))
     for neighbors, fewer, enough in (("replace_one", 3844, 3845), ("add_remove", 4000, 4100)):
         for rows, method in ((fewer, "ranges"), (enough, "search")):

@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from egm import AdaptiveDataMechanism, forecast, gx2, quantiles, samplers, scaling
-from egm._adaptive import last_round, pairs
+from egm._adaptive import last_round, pairs, private_rows
 from egm._adaptive.correction import Correction, correct
 from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_intervals
@@ -304,6 +304,22 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     assert answers["longer"][0] == np.sum(norms > 2)
     assert answers["radius"] == pytest.approx(np.median(norms), rel=0.1)
     assert answers["spreads"] == pytest.approx(np.maximum(np.median(np.abs(X), axis=0), 1.0), rel=0.1)
+
+
+@pytest.mark.parametrize("heavy", [1.0, 4.0])
+def test_limits_of_squares_and_their_noise_grow_with_heavy_tails(heavy, silent):
+    """An entry of a square counts at most 12 `heavy`, a vector of squares has the norm 1.3 sqrt(3 d) `heavy` at most.
+
+    The noise of the private answer is proportional to this norm, and is the noise that a forecast expects. Without
+    noise, NumPy computes the same mean, up to 1e-9.
+    """
+    X = rows(400, 3 * ONE, 0.0, 5)
+    mean, std = PrivateRows(X, 1.0, np.random.default_rng(1)).squares("step", 0 * ONE, ONE, 0.1, heavy)
+    squares = np.minimum(X**2, 12 * heavy)
+    squares *= np.minimum(1, 1.3 * 3 * heavy / np.linalg.norm(squares, axis=1))[:, None]
+    assert mean == pytest.approx(squares.mean(axis=0), abs=1e-9)
+    _, expected = ExpectedRows(400, 1.0, ONE, 0 * ONE).squares("step", 0 * ONE, ONE, 0.1, heavy)
+    assert std == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -1594,6 +1610,74 @@ def test_one_long_row_causes_no_warning(long, errors):
             assert abs(it.longer("f", np.zeros(3), b, 2.0, 2.0)[0] - 1500) < 5
             it.pairs("g", np.zeros(3), b, 2.0, 3.0, 0.1)
             it.products("h", np.zeros(3), 1 / b, 2.0, 0.1)
+
+
+@pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, 1)])
+def test_one_long_row_is_cut_before_it_is_rotated(signs):
+    """No query fails if one row is too long to be standardized or rotated in doubles; the row counts like any other.
+
+    The entries of the row have the size 1.7e308 and the given `signs`. They become infinite if they are divided by half
+    of a declared range, and their rotated sum would be infinite or NaN. An error would reveal the row.
+    """
+    X = 1e-6 * rows(1500, ONE, 0.0, 3)
+    X[17] = 1.7e308 * np.array(signs)
+    it, b, bounds = PrivateRows(X, 10.0, np.random.default_rng(3), 0 * ONE, 1e-3 * ONE), 1e6 * ONE, STEPS
+    it.turn(as_basis("dct", 3))
+    with np.errstate(all="raise"):
+        it.radius("a", 0.5, bounds, 0.1, 0 * ONE, b)
+        it.spreads("b", bounds, 0.1, 0 * ONE)
+        it.mean("c", 0 * ONE, b, 2.0, 0.1)
+        it.squares("d", 0 * ONE, 1 / b, 0.1)
+        it.shells("e", 0 * ONE, b, np.array([1.0, 2.0]), 0.1)
+        it.pairs("f", 0 * ONE, b, 2.0, 3.0, 0.1)
+        it.products("g", 0 * ONE, 1 / b, 2.0, 0.1)
+
+
+def test_a_row_whose_distance_is_no_number_is_long(silent):
+    """A row whose distance from the center overflows is counted by `longer`, in the last shell, and beyond all bounds.
+
+    The coordinate 1e150, which is the largest, times the factor 1e200 is infinite, and the norm is then NaN.
+    """
+    X = np.zeros((4, 3))
+    X[1] = 1e150
+    it = PrivateRows(X, 10.0, np.random.default_rng(3))
+    assert it.longer("a", 0 * ONE, 1e200 * ONE, 2.0, 1.0)[0] == 1
+    assert it.shells("b", 0 * ONE, 1e200 * ONE, np.array([1.0, 2.0]), 1.0)[0].tolist() == [0, 1]
+
+
+def test_a_distance_equal_to_an_edge_is_in_the_shell_that_begins_there(silent):
+    it = PrivateRows(np.array([[1.0], [-2.0], [2.0], [4.0], [0.5]]), 10.0, np.random.default_rng(3))
+    one = np.ones(1)
+    assert it.shells("a", 0 * one, one, np.array([1.0, 2.0, 4.0]), 1.0)[0].tolist() == [1, 2, 1]
+    assert it.longer("b", 0 * one, one, 2.0, 1.0)[0] == 1  # only a larger distance is longer
+
+
+@pytest.mark.parametrize("n", [2, 50, 4000])
+def test_no_integer_vector_of_products_is_longer_than_is_charged(n, monkeypatch):
+    """The vector of integers to which the query `products` rounds a row is at most as long as its noise assumes.
+
+    The length K is 2 to the power k // 2, where k is the number of bits that a double has beyond those of `n` - 1. The
+    rows are random ones, and one in which rounding to the nearest integer, or the rounding of the norm, would make the
+    vector longer. `monkeypatch` takes one row at a time, and records the sum of the products of its integers.
+    """
+    K, found = 2.0 ** ((53 - (n - 1).bit_length()) // 2), []
+    own = private_rows._sum_of_products
+    monkeypatch.setattr(private_rows, "_sum_of_products", lambda *given: found.append(own(*given)) or found[-1])
+    draw = np.random.default_rng(4)
+    for row in (*draw.normal(0, 1e3 * K, (40, 3)), [K, 1.0, 0.0], [K, K, K], [0.0, 0.0, -K]):
+        X = np.zeros((n, 3))
+        X[-1] = row
+        PrivateRows(X, 1.0, np.random.default_rng(1)).products("step", 0 * ONE, ONE, K, 0.1)
+    squares = [int(square) for square in map(np.trace, found)]
+    assert max(squares) <= int(K) ** 2
+    assert min(squares[:40]) > 0.999 * K**2
+
+
+def test_products_are_refused_if_the_number_of_rows_is_private():
+    private = PrivateRows(np.zeros((5, 3)), 1.0, np.random.default_rng(1), counted=True)
+    with pytest.raises(ValueError, match="products need a public number of rows"):
+        QUERIES["products"](private, 0.1)
+    assert private.account.spent == {}
 
 
 @pytest.mark.parametrize("long", [1e150, -1.7e308])

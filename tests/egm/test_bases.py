@@ -16,7 +16,7 @@ from egm import GaussianDataMechanism, _basis, bases
 from egm._adaptive import private_rows
 from egm._basis import as_basis
 from egm._mechanisms.base import std_on_lattice
-from egm._rows import lattice, norms, unrotated_kernel
+from egm._rows import kernel, lattice, norms, unrotated_kernel
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
 from egm._rows.unrotated import unrotated
@@ -280,6 +280,28 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     assert np.array_equal(of_group, copies * alone)
 
 
+@pytest.mark.slow
+def test_a_sum_of_many_wide_rotated_rows_is_exact():
+    """`kernel.add_rotated` adds rows exactly, also if fewer of them are rotated at a time because they are wide.
+
+    A row becomes integers near 2**41. The sum of 9000 of them is above 2**54, where not every integer is a double, and
+    must be the sum of eighteen smaller sums. All but two of the 1200 columns are zero.
+    """
+    basis, scaling, target = bases.dct((600, 2), axes=[1]), np.ones(1200), 2.0**41 - 1
+    X = np.zeros((9000, 1200))
+    X[:, :2] = np.random.default_rng(1).uniform(0.9, 1, (9000, 2))
+    X.flags.writeable = False
+
+    def added(block):
+        total, clipped = np.zeros(1200, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        assert kernel.add_rotated(block, 0 * scaling, *basis.plan, scaling, 1.0, target, total, clipped) == -1
+        return total
+
+    whole = added(X)
+    assert np.array_equal(whole, sum(map(added, np.split(X, 18))))
+    assert np.max(whole) > 2**54
+
+
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e6, 1e20, 1e39, 1e44, 1e100, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
@@ -298,6 +320,25 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
         lengths = np.linalg.norm([np.float64(grid.rotated(total)) for total, _ in found], axis=1)
         assert np.all(lengths <= grid.radius + grid.rounded**0.5 / 2)
         assert size < 1 or (np.all(lengths > grid.radius * (1 - 1e-6)) and all(clipped == 1 for _, clipped in found))
+
+
+def test_a_row_that_an_operator_makes_infinite_is_one_clipped_row():
+    """A row for which the products of an operator overflow is clipped, and all other rows still count.
+
+    The operator multiplies by 1e20 and divides by it again, so it is orthogonal for all but enormous rows. Otherwise a
+    single row could end the sum early, and change it by more than the noise allows for.
+    """
+    basis = as_basis(LinearOperator((3, 3), matvec=lambda x: x * 1e20 / 1e20, rmatvec=lambda x: x * 1e20 / 1e20), 3)
+    X = np.random.default_rng(1).normal(size=(40, 3))
+    grid, kept = Lattice(1.0, 3, 8.0), np.arange(40) != 7
+    others, clipped = grid.sum_and_clipped(X[kept], 0.0, 1.0, basis)
+    for long in (1.7e308, -1.7e308):
+        X[7] = long
+        with np.errstate(all="raise"):
+            total, number = grid.sum_and_clipped(X, 0.0, 1.0, basis)
+        added = [int(entry) for entry in total - others]
+        assert (0.999 * grid.radius) ** 2 < sum(entry**2 for entry in added) <= grid.radius**2
+        assert number == clipped + 1
 
 
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])

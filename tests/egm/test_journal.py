@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from egm._budget import journal
-from egm._budget.rules import Terms
+from egm._budget.rules import Terms, charge_of, checked
 from egm.budget import Budget, JournalError, Loss
 from tests.egm.doubles import ReadError, Unread, adaptive, fill, laplace
 
@@ -338,6 +338,20 @@ def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
     assert budget.left == Loss(0.5, 0.0)
     assert "Charge" in in_a_fork(lambda: budget.charge(laplace(0.25)))
     assert fill(budget, laplace(0.25)) == 1
+
+
+def test_a_fork_during_a_charge_in_memory_grants_nothing(monkeypatch):
+    """If a process is forked after a budget in memory was read, and before a charge is recorded, nothing is granted.
+
+    A handler of signals may fork at any time. The charge would be recorded in the copy alone.
+    """
+    store = journal.Memory(checked(1.0, None, None, None, None, None))
+    with store.changing() as (charges, record):
+        monkeypatch.setattr(journal, "_process", lambda: (0, 0))
+        with pytest.raises(RuntimeError, match="for the process that made it, not for its forks"):
+            record(charge_of(laplace(0.25), "replace_one"))
+    monkeypatch.undo()
+    assert charges == store.read() == ()
 
 
 def test_memory_is_not_copied():

@@ -142,6 +142,16 @@ def test_labels_of_no_allowed_type_cost_nothing(kind):
     assert not budget.history
 
 
+@pytest.mark.parametrize("make", [pa.table, pd.DataFrame, pl.DataFrame])
+def test_dates_with_a_time_zone_are_refused_in_blocks_too(make):
+    zoned = [time.replace(tzinfo=datetime.UTC) for time in TIMES]
+    made = GaussianDataMechanism({"x": 1.0}, 4, 1.0, 1e-6, per_person="sum")
+    with pytest.raises(
+        TypeError, match=r"^person must be a vector of numbers, of texts, or of dates without time zone"
+    ):
+        made.release(iter([make({"x": [0.0] * 4, "id": zoned})]), person="id")
+
+
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
     """If the unit of the rows' labels cannot express a date, `codes` puts no row into the group of this date.
 

@@ -1,5 +1,6 @@
 """Test secure releases: rows become integer vectors of bounded norm, and get integer noise that is large enough."""
 
+import itertools
 import math
 import re
 from fractions import Fraction
@@ -172,6 +173,37 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
         for same in (rows, rng.permutation(rows), rows[::-1], np.asfortranarray(rows), shifted):
             assert np.array_equal(grid.sum(same), total)
         assert np.array_equal(sum(grid.sum(part) for part in np.split(rows, [1, 6, 50])), total)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-90, 1e90])
+@pytest.mark.parametrize("kind", KINDS_OF_ROWS)
+def test_awkward_rows_of_groups_are_never_longer_and_add_up_in_their_groups(kind, scale):
+    """The sums of groups have the integer vectors of a sum of all rows, also for rows that provoke rounding errors.
+
+    The vectors have a norm of at most `Lattice.radius`, and nearly this norm if a row is longer than the clip norm. The
+    rows are multiplied by `scale`, so that some become infinite and some become zero in doubles. `kind` says how the
+    rows provoke rounding errors. A row of the group -1 is left out.
+    """
+    rng = np.random.default_rng([7, KINDS_OF_ROWS.index(kind)])
+    for clip_norm in (1.0, 1e-200, 1e200):
+        grid, rows = Lattice(clip_norm, 3, 8.0), awkward(kind, 3, clip_norm / scale, rng)
+        single, codes = grid.rows(rows, 0.0, scale).astype(object), rng.integers(-1, 2, len(rows))
+        lengths = [length(t) for t in single.tolist()]
+        assert max(lengths) <= grid.radius**2
+        exact = [sum((Fraction(entry) * Fraction(scale)) ** 2 for entry in row) for row in rows.tolist()]
+        long = [square > (Fraction(clip_norm) * (1 + Fraction(1, 10**9))) ** 2 for square in exact]
+        assert all(math.isqrt(found) > grid.radius * (1 - 1e-6) for found in itertools.compress(lengths, long))
+        assert np.array_equal(grid.sum(rows, 0.0, scale), single.sum(axis=0))
+        totals, numbers = grid.sum_by_group(rows, codes, 2, 0.0, scale)
+        for group in range(2):
+            assert np.array_equal(totals[group], single[codes == group].sum(axis=0))
+            assert numbers[group] == np.sum(codes == group)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 9e-251, 1.1e250, math.inf, math.nan])
+def test_a_clip_norm_whose_unit_would_lose_digits_is_refused(clip_norm):
+    with pytest.raises(ValueError, match=r"^clip_norm must"):
+        Lattice(clip_norm, 3, 8.0)
 
 
 @pytest.mark.parametrize("center", [0.0, 1e3])

@@ -22,6 +22,7 @@ from egm import (
     samplers,
     scaling,
 )
+from egm._mechanisms.joint import _root
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
 from egm.mechanisms import DeltaWarning
 from tests.conftest import slow
@@ -378,6 +379,21 @@ def row(mechanism, length):
     `length` chooses the direction.
     """
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
+
+
+def test_an_integer_sensitivity_is_never_rounded_down():
+    """The root of a sum of squares of integers, which is a sensitivity, is at least exact, and hardly more.
+
+    The integers have up to 109 bits, and many are next to the square of an integer.
+    """
+    draw = np.random.default_rng(1)
+    roots = [int(bits) for bits in draw.integers(2**20, 2**53, 200)]
+    squares = [root**2 + off for root in [*roots, 2**53 + 1, 2**54 + 3] for off in (-1, 0, 1, 2**9)]
+    squares += [3 * root**2 for root in roots]
+    for square in squares:
+        found = Fraction(_root(square)) ** 2
+        assert square <= found <= square * (1 + Fraction(1, 2**49))
+    assert all(_root(root**2) == root for root in roots)
 
 
 @pytest.mark.parametrize("center", [0.0, MU])

@@ -878,6 +878,18 @@ def test_mechanisms_that_do_not_fit_are_named(inner, options, message):
         GroupedDataMechanism(inner, **{"keys": [1, 2], **options})
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_noise_is_calibrated_for_the_coordinates_of_all_groups(neighbors):
+    """Gaussian noise is for d + 1 numbers in each group; what discrete noise adds to delta is paid for all of them."""
+    inner = GaussianDataMechanism([18.0, 1200.0], 100, 1.0, 1e-6, neighbors=neighbors)
+    it = GroupedDataMechanism(inner, range(5))
+    assert it.noise_size == 5 * 3
+    _, std = it._on_lattice(it._grid())
+    weight = round(it._weight / it._grid().unit)
+    _, sensitivity = it._joint.on_lattice(it._grid().radius, weight)
+    assert std == lattice.gaussian_std(sensitivity, 15, 1.0, 1e-6)
+
+
 # --- Budgets ----------------------------------------------------------------------------------------------------------
 
 

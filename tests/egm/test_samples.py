@@ -24,7 +24,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, files, samplers
-from egm._budget import drawn
+from egm._budget import amplified, drawn, rules
 from egm._budget.amplified import Steps, amplified_epsilon, composed_epsilon
 from egm.budget import Budget, BudgetExceeded, JournalError
 from egm.calibration import analytic_noise_multiplier, gaussian_delta, gaussian_epsilon
@@ -175,6 +175,30 @@ def test_the_delta_of_a_sample_is_never_rounded_down():
         charge = budget().charge(mechanism, sampling_probability=q)
         exact = Fraction(q) * Fraction(1e-6)
         assert exact <= Fraction(charge.delta) <= exact * (1 + Fraction(1, 1 << 51))
+
+
+def test_noise_multipliers_of_sums_are_never_rounded_up(monkeypatch):
+    """Where a cost is computed from the noise multiplier of one mechanism in place of several, it is never too large.
+
+    The square of the multiplier, times the sum of mu**2 of all releases, is at most 1 in exact arithmetic. It
+    is used for steps without sampling, by the rule "gaussian", and in each composition by dp-accounting; in the last
+    case, the mu**2 of all equal steps together is also not below that of their charge. `monkeypatch` records it.
+    """
+    asked, own = [], gaussian_epsilon
+    for name in ("gaussian_epsilon", "_gaussian_epsilon"):
+        monkeypatch.setattr(rules, name, lambda delta, z: asked.append(z) or own(delta, z))
+    monkeypatch.setattr(rules, "composed_epsilon", lambda steps, *rest: asked.append(steps) or 0.1)
+    terms = rules.Terms(None, 5.0, DELTA, "add_remove", "planned")
+    for z in np.random.default_rng(2).uniform(0.5, 9, 60).tolist():
+        charge = rules.steps_charge(z, 1.0, 7, DELTA, DELTA, "add_remove")
+        assert Fraction(asked[-1]) ** 2 * 7 <= Fraction(z) ** 2
+        terms._by_gaussian((charge,) * 3, 0.0)
+        assert Fraction(asked[-1]) ** 2 * 3 * Fraction(charge.mu_squared) <= 1
+        assert Fraction(amplified._noise_multiplier(charge.mu_squared)) ** 2 * Fraction(charge.mu_squared) <= 1
+        charge = rules.steps_charge(z, 0.5, 7, DELTA, DELTA, "add_remove")
+        terms._by_privacy_loss((charge,))
+        ((square, _, number),) = asked[-1]
+        assert Fraction(square) * number >= Fraction(charge.mu_squared)
 
 
 # --- Costs: many releases ---------------------------------------------------------------------------------------------
