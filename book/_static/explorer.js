@@ -194,10 +194,9 @@
     if (text.includes(";") && /\d,\d/.test(text)) // decimal commas, or commas between thousands
       return [[], "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"];
     const [, twofold] = /(?:^|[\s;])([1-9]\d{0,2}(?:\.\d{3})+,\d+)(?=,?(?:[\s;]|$))/.exec(text) ?? [];
-    const spaced = /\S\s+\S/.test(text) ? /(?:^|[\s,])([1-9]\d{0,2}(?:,\d{3})+)(?=,?(?:\s|$))/ : /$^/;
-    const [, thousands] = spaced.exec(text) ?? [];
-    if (twofold || thousands) // points or commas between thousands, or between two numbers no space
-      return [[], `“${(twofold || thousands).slice(0, 20)}” may be one number or two. Write one as 1.5 or 1200, and two with a space between them`];
+    const [, pair] = (/\S\s+\S/.test(text) && /(?:^|[\s,])(\d+,\d[\d.]*)/.exec(text)) || [];
+    if (twofold || pair) // points or commas between thousands, a decimal comma, or between two numbers no space
+      return [[], `“${(twofold || pair).slice(0, 20)}” may be one number or two. Write one as 1.5 or 1200, and two with a space between them`];
     const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(decimal);
     const fits = (value) => value >= OWN.low && value <= OWN.high;
     const wrong = entries.map((entry, i) => `entry ${i + 1}, “${entry.slice(0, 20)}”`).filter((_, i) => !fits(numbers[i]));

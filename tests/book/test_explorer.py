@@ -905,6 +905,9 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
         ("sigma", "1.200,50", TWOFOLD),
         ("sigma", "18 1.200,50, 3", TWOFOLD),
         ("sigma", "18, 1,200, 3", TWOFOLD.replace("1.200,50", "1,200")),
+        ("sigma", "18,5\n1200,25\n3,2", TWOFOLD.replace("1.200,50", "18,5")),
+        ("sigma", "3 1200,25", TWOFOLD.replace("1.200,50", "1200,25")),
+        ("sigma", "1,200.5 3", TWOFOLD.replace("1.200,50", "1,200.5")),
         ("sigma", "3, 0x10", "Not numbers from 1e-100 to 1e100: entry 2, “0x10”"),
         ("sigma", "1, two 3; -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
         ("sigma", "0 " * 12345, "Not numbers from 1e-100 to 1e100: " + "; ".join(ZEROS) + "; 12,342 more"),
@@ -931,7 +934,7 @@ def test_bad_values_are_refused(page, name, value, words):
     assert page.inner_text(f"#explorer-{name}-complaint") == ""
 
 
-@pytest.mark.parametrize("sigma", ["1.25,0.125,3.5", "1.250, 0.125 3.5"])
+@pytest.mark.parametrize("sigma", ["1.25,0.125,3.5", "1.250, 0.125 3.5", "1.25,0.125\n3.5"])
 def test_points_are_decimal_in_a_list(page, sigma):
     """The points of numbers in the list `sigma` are decimal ones, also before three digits, if all else is clear."""
     type_in(page, sigma=sigma)
