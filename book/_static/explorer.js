@@ -25,7 +25,8 @@
   const CLIPS = { default: "1/n, the report's", best: "best, with the least total error", given: "another" };
   const CURVES = { none: "no scaling", expected_norm: "Lemma 4.1", optimal: "optimal" };
   const OWN = { low: 1e-100, high: 1e100, most: 1000 }; // standard deviations of the reader's own
-  const STATE = /(?:^#|&)([a-z]+)=([^&]*)/g;
+  const NAMES = ["basis", ...[...PAIR, ...PARAMETERS].map(({ name }) => name), "sigma", "scaling", "noise"];
+  const STATE = new RegExp(`[#&](?:${NAMES.join("|")})=`); // in an address with a setting
 
   const page = document.getElementById("egm-explorer");
   const form = page.querySelector("form");
@@ -84,7 +85,7 @@
 
   const [grouped, ungrouped] = [true, false].map(
     (useGrouping) => new Intl.NumberFormat("en-US", { useGrouping, maximumSignificantDigits: 10 }));
-  const counted = (value) => (Math.abs(value) >= 1e4 ? grouped : ungrouped).format(value);
+  const counted = (value) => (Math.abs(value) >= 1e4 ? grouped : ungrouped).format(value + 0); // 0 has no sign
 
   /** Three digits of a number beside which the exact one stands. */
   const rough = (value) => shown(Number(value.toPrecision(3)));
@@ -238,12 +239,12 @@
   /* ---- the setting in the address ---- */
 
   function readAddress(hash) {
-    const pairs = [...hash.replaceAll("%2C", ",").matchAll(STATE)].map(([, key, value]) => [key, value]);
-    const given = Object.fromEntries(pairs);
+    const text = hash.slice(1).replaceAll("+", "%2B"); // a plus sign is no space here
+    const given = Object.fromEntries(new URLSearchParams(text));
     if (Object.hasOwn(SCALINGS, given.scaling ?? "")) setting.scaling = given.scaling;
     for (const parameter of [...PAIR, ...PARAMETERS]) {
-      const value = Number(given[parameter.name]);
-      parameter.show(parameter.name in given && !objection(parameter, value) ? value : parameter.start);
+      const value = typed(parameter, given[parameter.name] ?? "");
+      parameter.show(objection(parameter, value) ? parameter.start : value);
     }
     const [numbers, words] = listed((given.sigma ?? "").replaceAll(",", ", ")); // commas separate numbers there
     showOwn(words ? [] : numbers);
@@ -658,7 +659,7 @@
   readAddress(location.hash);
   addEventListener("hashchange", ({ newURL }) => {
     const { hash } = new URL(newURL); // `location` may hold an older setting again, if its address was written meanwhile
-    if (!hash.includes("alpha=")) return keepAddress(); // a link to a section; an address without the setting would lose it
+    if (!STATE.test(hash)) return keepAddress(); // a link to a section; an address without the setting would lose it
     readAddress(hash);
     refresh();
   });

@@ -162,8 +162,8 @@ def type_in(page, **values):
 def visit(page, address):
     """Give the explorer, a page of the book, a new setting by its address, and wait until it shows the results.
 
-    `address` is the new end of the address, such as "#alpha=1&d=10". The parameter alpha must be in it. Other
-    parameters may be missing: they get the values with which the explorer starts, except the scaling, which is kept.
+    `address` is the new end of the address, such as "#alpha=1&d=10". Parameters may be missing, but not all: they get
+    the values with which the explorer starts, except the scaling, which is kept.
     """
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
@@ -1002,6 +1002,46 @@ def test_address_may_be_old_or_bad(book, browser):
         assert [page.input_value(f"#explorer-{name}") for name in names] == ["0.5", "100", "1000000", "0", ""]
         assert page.is_checked("#explorer-clip-default")
         assert page.is_checked("#explorer-noise-gaussian")
+
+
+@pytest.mark.parametrize(
+    ("address", "values"),
+    [
+        ("#alpha=&r=&angle=", {"alpha": "1", "r": "0.8", "angle": "-30"}),
+        ("#alpha=0x5&d=0x10&n=1.000", {"alpha": "1", "d": "100", "n": "1000000"}),
+        ("#d=1e+2&n=1,234&offset=+0.5", {"alpha": "1", "d": "100", "n": "1234", "offset": "0.5"}),
+        ("#sigma=18%2c1200%2C3", {"sigma": "18, 1200, 3"}),
+        ("#sigma=18,%201200%0A3", {"sigma": "18, 1200, 3"}),
+        ("#sigma=18,1200%", {"sigma": ""}),
+        ("#epsilon=2", {"epsilon": "2", "d": "100", "sigma": ""}),
+        ("#angle=12&visited=yes", {"angle": "12", "d": "100"}),
+    ],
+)
+def test_addresses_are_read_like_the_fields(page, address, values):
+    """An address that is typed into the open explorer gives its parameters the values that their fields would take.
+
+    One known parameter in `address` is enough. What its field refuses, such as an empty text, and what is missing have
+    the value with which the explorer starts. `values` are the texts that the fields then show. A mail program may have
+    encoded commas and spaces, as in "%2c" and "%20".
+    """
+    type_in(page, d=7, epsilon=3, sigma="5, 6")
+    visit(page, address)
+    assert {name: page.input_value(f"#explorer-{name}") for name in values} == values
+
+
+@pytest.mark.parametrize("angle", ["-0.01", "-0", "0.04"])
+def test_zero_has_no_sign(page, angle):
+    """The explorer writes an angle that rounds to zero as 0°, from either side, and a slider at -0 says 0.
+
+    `angle` is the typed angle in degrees.
+    """
+    page.check("#explorer-basis-turned")
+    type_in(page, angle=angle)
+    words = page.inner_text(".pair-results")
+    assert "at 0°" in words
+    assert "−0°" not in words
+    type_in(page, r="-0")
+    assert page.get_attribute("#explorer-r-slider", "aria-valuetext") == "0"
 
 
 def test_says_so_without_scripts(book, browser):
