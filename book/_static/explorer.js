@@ -355,16 +355,18 @@
   }
 
   /** The labels of the lines: each close to its line, inside the frame, where it hides the least of lines and labels.
-      `names` are other texts, and `strokes` other lines. */
+      The flattest line comes first, because it leaves the fewest places. `names` are other texts, and `strokes` other lines. */
   function labels(lines, paths, frame, { names = [], strokes = [] } = {}) {
     ruler.font = `13px ${getComputedStyle(page).fontFamily}`;
     const dense = paths.map((path, i) =>
       lines[i].closed ? path : Array.from({ length: 201 }, (_, i) => between(path, i / 200)));
     const placed = [...names], points = [...dense, ...strokes].flat();
-    return lines.map(({ kind, text, closed }, i) => {
+    const rise = (path, ys = path.map(([, y]) => y)) => Math.max(...ys) - Math.min(...ys);
+    const flattest = lines.map((line, i) => ({ ...line, path: dense[i] }));
+    return flattest.sort((a, b) => rise(a.path) - rise(b.path)).map(({ kind, text, closed, path }) => {
       const width = ruler.measureText(text.replace("_", "")).width + 4;
       let best = { cost: Infinity };
-      for (const [px, py] of dense[i].filter((_, k) => k % (closed ? 2 : 10) === 0)) {
+      for (const [px, py] of path.filter((_, k) => k % (closed ? 2 : 10) === 0)) {
         [-9, 17, -26, 34].forEach((dy, far) => {
           const x = Math.max(frame.left + 6, Math.min(px - width / 2, frame.right - width)), y = py + dy;
           const beside = (other) => x > other.x + other.width + 6 || other.x > x + width + 6;

@@ -690,6 +690,7 @@ EXTREMES = [
     "#alpha=0.3&d=30&n=1000000000&epsilon=0.01&delta=1e-12&scaling=optimal&p=best&offset=1",
     "#alpha=1&sigma=1e-100,1e100,1,3&n=10&epsilon=1&delta=1e-6&scaling=none",
     "#alpha=1&sigma=18,1200,3,250,0.5&n=10000&epsilon=1&delta=1e-6&scaling=optimal&p=0.5",
+    f"#alpha=1&scaling=expected_norm&sigma={','.join(map(str, np.random.default_rng(53).lognormal(0, 3, 100)))}",
     "#alpha=1&basis=columns&ratio=0.01&r=0&p=0.5",
     "#alpha=1&basis=turned&ratio=0.01&r=0.99&angle=90&p=1e-12",
     "#alpha=1&basis=turned&ratio=1&r=-0.99&angle=0&p=0.5",
@@ -729,7 +730,7 @@ STRAY = """() => {
 }"""
 
 
-@pytest.mark.parametrize("address", EXTREMES)
+@pytest.mark.parametrize("address", EXTREMES, ids=lambda address: address[:100])
 def test_no_label_leaves_the_frame(explorer, address):
     """For extreme settings, each text in a figure of the explorer is inside the figure, and no labels of lines overlap.
 
@@ -878,6 +879,32 @@ def test_python_on_the_page_does_the_same(page, sigma):
         rel = 1e-4 if clip == "best" else 6e-6
         assert found[0] == pytest.approx(namespace["mechanism"].clip_norm, rel=rel), (clip, noise)
         assert found[1] == pytest.approx(namespace["error"].total, rel=6e-6), (clip, noise)
+
+
+@pytest.mark.parametrize(("sigma", "long"), [("18, 1200", False), (" ".join(["12345678"] * 1000), True)])
+def test_long_lists_scroll_in_a_box_of_their_own(page, sigma, long):
+    """The Python code and the table of the explorer are as high as their lines, but scroll in a box if they are long.
+
+    Keys scroll both boxes. On paper, which nobody can scroll, they show everything. `sigma` is the text of the typed
+    standard deviations, and `long` says whether there are many.
+    """
+    type_in(page, sigma=sigma)
+    page.check("#explorer-clip-best")
+    settle(page)
+    page.evaluate("document.querySelector('#egm-explorer details').open = true")
+    page.locator("#egm-explorer tbody tr").last.wait_for()
+    hidden = "box => box.scrollHeight - box.clientHeight"
+    for name in ("pre", ".explorer-scroll"):
+        box = page.locator(f"#egm-explorer {name}")
+        assert (box.evaluate(hidden) > 0) == long
+        assert box.bounding_box()["height"] < 450
+        box.focus()
+        page.keyboard.press("End")
+        if long:
+            page.wait_for_function("box => box.scrollTop > 0", arg=box.element_handle())
+        page.emulate_media(media="print")
+        assert box.evaluate(hidden) == 0
+        page.emulate_media(media="screen")
 
 
 MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
