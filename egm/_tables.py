@@ -211,35 +211,63 @@ def _is_like_numbers(empty: Any, j: int) -> bool:
 
 def _is_decimal(column: Any) -> bool:
     """Return whether `column` of the library narwhals holds decimal numbers, of any number of bits."""
+    return str(_kind(column)).lower().startswith("decimal")
+
+
+def _kind(column: Any) -> Any:
+    """Return the type that Arrow or, if a column is not held by Arrow, another library has for `column` of narwhals."""
     native = column.to_native()
     held = getattr(native, "dtype", None)
-    kind = getattr(held, "pyarrow_dtype", getattr(native, "type", held))
-    return str(kind).lower().startswith("decimal")
+    return getattr(held, "pyarrow_dtype", getattr(native, "type", held))
 
 
-def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
+def _decoded(column: Any) -> Any:
+    """Return `column` of the library narwhals or, if it is a dictionary of Arrow, the value of each row instead.
+
+    A dictionary holds each different value once. Arrow makes doubles of these only if it need not round.
+    """
+    native, kind = column.to_native(), _kind(column)
+    if not str(kind).startswith("dictionary"):
+        return column
+    in_pandas = hasattr(native, "dtype")
+    values = native.astype(type(native.dtype)(kind.value_type)) if in_pandas else native.cast(kind.value_type)
+    return _as("Series", values).alias(column.name)
+
+
+def _numbers(name: str, frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
     """Return the numbers of `frame`, a data frame of the library narwhals, as an array (rows, d).
 
     A missing value becomes NaN. `others` has the indices of the columns that are first cast to doubles, such as
     booleans. `at_once` is true if pandas, polars or Arrow, whichever holds the frame, can convert all columns together.
+    If this library fails, raise a TypeError that calls the frame by `name`: the library's own error may show values.
     """
-    with np.errstate(all="ignore"):  # a long double may be too large, and a warning could reveal a row
-        frame = _cast(frame, others)
-        if at_once:
-            return np.asarray(frame.to_numpy())
-        return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
+    try:
+        with np.errstate(all="ignore"):  # a long double may be too large, and a warning could reveal a row
+            frame = _cast(frame, others)
+            if at_once:
+                return np.asarray(frame.to_numpy())
+            return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
+    except MemoryError:
+        raise
+    except Exception:
+        raise TypeError(f"{name} must hold real numbers that its library can convert to an array") from None
 
 
 def _cast(frame: Any, others: list[int]) -> Any:
     """Return `frame`, a data frame of the library narwhals, with the columns of indices `others` cast to doubles.
 
-    Decimal numbers are cast through text, which alone gives the nearest doubles in each library.
+    Decimal numbers are cast through text, which alone gives the nearest doubles in each library. A dictionary of Arrow
+    becomes a column of its values, which are cast only if NumPy does not have their type.
     """
     import narwhals.stable.v2 as nw
 
-    columns = [frame[:, j] for j in others]
-    cast = [(it.cast(nw.String) if _is_decimal(it) else it).cast(nw.Float64) for it in columns]
-    return frame.with_columns(*cast) if cast else frame
+    def cast(column: Any) -> Any:
+        if _is_of_numpy(column.dtype):
+            return column
+        return (column.cast(nw.String) if _is_decimal(column) else column).cast(nw.Float64)
+
+    columns = [cast(_decoded(frame[:, j])) for j in others]
+    return frame.with_columns(*columns) if columns else frame
 
 
 def _at_once(frame: Any, others: list[int]) -> bool:
@@ -597,10 +625,10 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     empty = chosen(frame[:0])
     others = _others("X", empty)
     at_once = _at_once(empty, others)
-    first, again = (_numbers(chosen(frame[:1]), others, at_once) for _ in range(2))
+    first, again = (_numbers("X", chosen(frame[:1]), others, at_once) for _ in range(2))
     step = max(1, (_VIEWED if np.shares_memory(first, again) else _COPIED) // max(1, frame.shape[1]))
     for start in range(0, max(1, len(frame)), step):
-        block = _numbers(chosen(frame[start : start + step]), others, at_once)
+        block = _numbers("X", chosen(frame[start : start + step]), others, at_once)
         require_finite(block, gaps, list(map(repr, empty.columns)), start)
         yield block
 
@@ -680,7 +708,7 @@ def array(**named: Any) -> NDArray[Any]:
     ((name, value),) = named.items()
     if (frame := _as("DataFrame", value)) is not None:
         others = _others(name, frame)
-        return _numbers(frame, others, _at_once(frame, others))
+        return _numbers(name, frame, others, _at_once(frame, others))
     series = _as("Series", value)
     return np.asarray(value if series is None else series.to_numpy())
 

@@ -315,6 +315,44 @@ def test_decimal_numbers_become_the_nearest_doubles_in_every_library():
     np.testing.assert_array_equal(_tables.array(X=held), nearest)
 
 
+@pytest.mark.parametrize("numbers", [[17, 2**53 + 1, 4], [2**62 + 1, None], [0.1, None, 1e300]])
+def test_categories_are_the_numbers_that_a_plain_column_has(numbers):
+    """The numbers of a column of categories, in pandas or Arrow, are those of a column of the same numbers themselves.
+
+    This also holds for integers that no double can represent, with or without a missing value among them.
+    """
+    plain = pa.table({"a": numbers})
+    encoded = plain.set_column(0, "a", plain["a"].dictionary_encode())
+    category = pd.DataFrame({"a": pd.Categorical(numbers)})
+    expected = [np.nan if number is None else number for number in numbers]
+    for held in (plain, encoded, encoded.to_pandas(types_mapper=pd.ArrowDtype), category):
+        (block,) = _tables.arranged(held, ("a",), gaps=True)
+        for found in (block, _tables.array(X=held)):
+            np.testing.assert_array_equal(found.ravel(), np.array(expected, dtype=float if None in numbers else None))
+
+
+class Failing(pd.DataFrame):
+    """Data frame that fails to become an array, with an error that shows a value."""
+
+    _constructor = property(lambda self: Failing)
+
+    def to_numpy(self, *_, **__):
+        if len(self):
+            raise ValueError(f"cannot convert {self.iloc[0, 0]}")
+        return super().to_numpy()
+
+
+def test_an_error_of_the_library_of_a_data_frame_is_not_shown():
+    held = Failing({"visits": [12345.0] * N})
+    one = GaussianDataMechanism([1.0], N, 1.0, 1e-6)
+    one.check(held)
+    message = "^X must hold real numbers that its library can convert to an array$"
+    for holder in (held, iter([held]), dask(held)):
+        with pytest.raises(TypeError, match=message) as refusal:
+            one.release(holder)
+        assert refusal.value.__suppress_context__
+
+
 def test_flags_and_columns_that_could_have_gaps_are_numbers_in_dask_frames():
     held = typed("pandas", FLAGS, bool).astype({"age": "Int64"})
     expected = mechanism().release(held, rng=Silent()).estimate
