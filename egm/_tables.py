@@ -380,7 +380,7 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     if name == "Categorical" and hasattr(held, "pyarrow_dtype"):  # in pandas, a dictionary of Arrow has no categories
         return _dtype(_as("Series", native[:0].astype(type(held)(held.pyarrow_dtype.value_type))))
     if name == "Categorical":
-        return _dtype(column.cat.get_categories()[:0])
+        return _dtype(column.unique().cat.get_categories()[:0])  # without rows, a column of Arrow may have no chunk
     if name in ("Object", "Unknown"):
         return None
     kinds = {"String": "U", "Enum": "U", "Boolean": "?", "Date": "M8[D]", "Datetime": "M8[us]"}

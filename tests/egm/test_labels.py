@@ -115,6 +115,21 @@ def test_each_library_gives_the_labels_of_the_rows(library, kind):
             assert np.array_equal(one.estimate, other.estimate)
 
 
+@pytest.mark.parametrize("kind", LABELS)
+def test_a_dictionary_of_labels_may_have_no_rows(kind):
+    """A table of Arrow without rows is released, and its labels have a type, also if no chunk has their dictionary."""
+    made = GaussianDataMechanism({"x": 1.0}, 4, 1.0, 1e-6, neighbors="add_remove", clip_probability=0.1)
+    table = MAKERS["dictionary"]({"x": [0.0] * 4, "group": LABELS[kind]})
+    for X in (table.slice(0, 0), table.filter(pa.array([False] * 4))):
+        for other, keys in LABELS.items():
+            groups = GroupedDataMechanism(made, keys[:2])
+            if kind == other:
+                assert list(groups.release(X, by="group")) == keys[:2]
+            else:
+                with pytest.raises(TypeError, match="by must have labels of the type of the keys"):
+                    groups.check(X, by="group")
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_file_of_another_type_than_the_keys_costs_nothing(tmp_path, kind):
     if kind == "csv":
