@@ -283,13 +283,16 @@ def shape(**named: Any) -> tuple[Any, ...] | None:
     """Return the shape of a data frame, or None for anything else, without reading a row.
 
     The argument is passed by keyword, and errors show its name. The number of rows of a data frame of dask is NaN.
-    Raise TypeError for a column that holds neither numbers nor booleans.
+    Raise TypeError for a column that holds neither numbers nor booleans, and for a column of dask with categories of
+    which it is not known what they are.
     """
     ((name, X),) = named.items()
     lazy = _is_dask_frame(X)
     frame = _as("DataFrame", X._meta if lazy else X)
     if frame is None:
         return None
+    for column in _unknown(X) if lazy else ():
+        raise ColumnError(f"{name} must have known categories in column {column!r}: {name}.categorize() finds them")
     _others(name, frame)
     return (np.nan, frame.shape[1]) if lazy else tuple(frame.shape)
 
@@ -356,6 +359,8 @@ def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
         if _is_dask_array(X):
             dtype = X.dtype
             return dtype
+        if _is_dask_frame(X) and label in _unknown(X):
+            return None
         frame = _as("DataFrame", X._meta if _is_dask_frame(X) else X)
         return _dtype(frame[:0].get_column(label))
     series = _as("Series", label)
@@ -586,6 +591,11 @@ def _renamed(frame: Any, names: tuple[Hashable, ...]) -> Any:
 def _is_dask_frame(X: object) -> bool:
     """Return whether `X` is a data frame of dask."""
     return hasattr(type(X), "to_dask_array")
+
+
+def _unknown(X: Any) -> list[Hashable]:
+    """Return those columns of the dask frame `X` that hold categories which are known only when the rows are read."""
+    return [name for name, kind in X.dtypes.items() if str(kind) == "category" and not X[name].cat.known]
 
 
 def has_another_index(X: object, label: object) -> bool:

@@ -331,6 +331,16 @@ def test_categories_are_the_numbers_that_a_plain_column_has(numbers):
             np.testing.assert_array_equal(found.ravel(), np.array(expected, dtype=float if None in numbers else None))
 
 
+def test_unknown_categories_of_dask_are_refused_with_a_way_out():
+    held = dask(frame()).astype({"visits": "category"})
+    message = r"^X must have known categories in column 'visits': X\.categorize\(\) finds them$"
+    for refuse in (mechanism().check, mechanism().release):
+        with pytest.raises(TypeError, match=message):
+            refuse(held)
+    expected = mechanism().release(frame(), rng=Silent()).estimate
+    np.testing.assert_array_equal(mechanism().release(held.categorize(), rng=Silent()).estimate, expected)
+
+
 class Failing(pd.DataFrame):
     """Data frame that fails to become an array, with an error that shows a value."""
 

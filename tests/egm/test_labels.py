@@ -34,6 +34,7 @@ MAKERS = {
     "dictionary": lambda columns: pa.table(columns | {"group": pa.array(columns["group"]).dictionary_encode()}),
 }
 MAKERS["dictionary in pandas"] = lambda columns: MAKERS["dictionary"](columns).to_pandas(types_mapper=pd.ArrowDtype)
+MAKERS["categories in dask"] = lambda columns: MAKERS["dask"](columns).astype({"group": "category"}).categorize()
 MAKERS["dictionary in dask"] = lambda columns: dd.from_pandas(MAKERS["dictionary in pandas"](columns), npartitions=2)
 
 
@@ -48,7 +49,7 @@ def as_dates(library, kind, labels):
     The result is an array of NumPy's dates if `kind`, the kind of the labels, is "dates" and `library` is based on
     pandas. Otherwise the list is returned as it is.
     """
-    objects = kind == "dates" and library in ("pandas", "dask", "categories")
+    objects = kind == "dates" and library in ("pandas", "dask", "categories", "categories in dask")
     return np.array(labels, dtype="M8[us]") if objects else labels
 
 
@@ -91,11 +92,15 @@ def test_an_array_of_another_type_than_the_keys_costs_nothing(make):
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_a_column_of_objects_may_have_labels_of_any_type(kind):
-    """For labels in a column of objects, `Budget.release` takes numbers, texts and dates, and records the cost."""
+    """For labels in a column of objects, `Budget.release` takes numbers, texts and dates, and records the cost.
+
+    The same holds for a column of dask whose categories are not known before its rows are read.
+    """
     labels = pd.Series(LABELS[kind], dtype=object)
     X = pd.DataFrame({"x": [0.0] * 4, "group": labels})
     with dask.config.set({"dataframe.convert-string": False}):  # or dask would make texts of all objects
-        tables = X, X.astype({"group": "category"}), dd.from_pandas(X, npartitions=2)
+        unknown = dd.from_pandas(X, npartitions=2).astype({"group": "category"})  # what the categories are
+        tables = X, X.astype({"group": "category"}), dd.from_pandas(X, npartitions=2), unknown
         for table, by in (*((table, "group") for table in tables), (X[["x"]], labels)):
             assert charges(grouped(LABELS[kind][:2]), table, by=by)
 
