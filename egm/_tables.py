@@ -50,6 +50,7 @@ __all__ = [
     "require_one_type",
     "shape",
     "split",
+    "without",
 ]
 
 _SHOWN = 5  # names shown in a message
@@ -558,10 +559,8 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
         for label in labels:
             if label not in names:
                 raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
-    has = set(_distinct("X", names))
-    some = columns is not None and set(columns) <= has
-    wanted = columns if some and columns is not None else tuple(name for name in names if name not in labels)
-    shown = wanted if some else _numbered_anew(wanted, names)
+    wanted = without(labels, _distinct("X", names), columns)
+    shown = wanted if wanted is columns else _numbered_anew(wanted, names)
     if is_blocks(X):
         return X if wanted == names else Part(X, wanted, shown)
     if len(wanted) == len(names):
@@ -575,6 +574,13 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
         part.column_names = shown
         return part
     return _renamed(_as("DataFrame", X)[:, place], shown).to_native()
+
+
+def without(labels: Collection[Hashable], names: Collection[Hashable], columns: Columns) -> tuple[Hashable, ...]:
+    """Return `columns` or, if it is None or not all of it is among the `names` of a table, the names but `labels`."""
+    if columns is not None and set(columns) <= set(names):
+        return columns
+    return tuple(name for name in names if name not in labels)
 
 
 def _numbered_anew(some: Sequence[Hashable], names: Sequence[Hashable]) -> tuple[Hashable, ...]:

@@ -345,8 +345,7 @@ class Source:
         labels = self.person, self.by
         if isinstance(part, np.ndarray):
             assert names is not None
-            wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
-            values = self._values(part[:, _tables.indices(names, wanted)])
+            values = self._values(part[:, _tables.indices(names, _tables.without(labels, names, self.columns))])
             return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
         return _joined(*self._blocks(part))
 

@@ -314,10 +314,12 @@ def test_any_column_of_a_table_without_names_may_hold_the_persons(tmp_path, plac
     held = pd.DataFrame(np.insert(X, place, WHO, axis=1))
     texts = held.rename(columns=lambda number: str(number + 1)).sort_values(str(place + 1), kind="stable")
     texts.to_csv(tmp_path / "t.csv", index=False, header=False)
+    texts.to_parquet(tmp_path / "t.parquet", index=False)
+    of_files = files.rows(tmp_path / "t.csv", header="no"), from_parquet(tmp_path / "t.parquet")
     expected = released(made, X, person=WHO)
     for table in (held, dd.from_pandas(held, npartitions=2)):
         assert released(made, table, person=place) == expected
-    for table in (texts, pa.table(dict(texts)), iter([texts]), files.rows(tmp_path / "t.csv", header="no")):
+    for table in (texts, pa.table(dict(texts)), iter([texts]), *of_files):
         assert released(made, table, person=str(place + 1)) == expected
 
 
