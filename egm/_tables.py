@@ -38,9 +38,9 @@ __all__ = [
     "indices",
     "is_blocks",
     "is_read_later",
-    "is_series_of_texts",
     "kept",
     "label_type",
+    "labels_of",
     "opened",
     "ordered",
     "ordered_square",
@@ -157,12 +157,6 @@ def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
         _distinct("X", X.column_names if hasattr(type(X), "column_names") else X.columns)
         raise
     return found if isinstance(found, getattr(nw, kind)) else None
-
-
-def is_series_of_texts(X: Any) -> bool:
-    """Return whether `X` is a series of a library such as pandas or polars, and has the type of texts there."""
-    series = _as("Series", X)
-    return series is not None and type(series.dtype).__name__ == "String"
 
 
 def _index(found: Any) -> Any:
@@ -317,7 +311,12 @@ def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, li
     rest = frame.drop(list(names))
     if columns is None or not set(columns) <= place.keys():
         rest = _renamed(rest, _numbered_anew(rest.columns, frame.columns))
-    return rest.to_native(), [_keys(name, frame[:, place[name]]) for name in names]
+    found = [frame[:, place[name]] for name in names]
+    for name, column in zip(names, found, strict=True):
+        missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
+        if missing.any():
+            raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
+    return rest.to_native(), list(map(_labels_in, found))
 
 
 def kept(X: Any, rows: NDArray[np.bool]) -> Any:
@@ -328,14 +327,17 @@ def kept(X: Any, rows: NDArray[np.bool]) -> Any:
     return (X if isinstance(X, np.ndarray) else array(X=X))[rows]
 
 
-def _keys(name: Hashable, column: Any) -> NDArray[Any]:
-    """Return the labels in a column of the library narwhals as an array of numbers, booleans, dates or objects.
+def labels_of(series: Any) -> Any:
+    """Return the labels in `series`, a series of a library such as pandas or polars, as `split` returns a column.
 
-    Raise ValueError if an entry is missing; the message calls the column by `name`.
+    Anything else is returned unchanged. An entry may be missing.
     """
-    missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
-    if missing.any():
-        raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
+    found = _as("Series", series)
+    return series if found is None else _labels_in(found)
+
+
+def _labels_in(column: Any) -> NDArray[Any]:
+    """Return the labels in a column of the library narwhals as an array of numbers, booleans, dates or objects."""
     zoned = getattr(column.dtype, "time_zone", None) is not None
     temporal = column.dtype.is_temporal() and not zoned
     if _is_of_numpy(column.dtype) or temporal or type(column.dtype).__name__ == "Boolean":

@@ -231,10 +231,10 @@ def vector(name: str, labels: Any) -> Labels:
     labels of several types, or of another type, and ValueError for missing labels and for labels that NumPy would not
     tell apart. The messages call the labels by `name`.
     """
-    # The labels of a list are not converted to one type, or 1 and "1" would be one person. Polars makes NumPy strings.
-    as_they_are = isinstance(labels, list | tuple) or _tables.is_series_of_texts(labels)
+    # The labels of a list are not converted to one type, or 1 and "1" would be one person.
+    as_they_are = isinstance(labels, list | tuple)
     try:
-        found = np.asarray(labels, dtype=object if as_they_are else None)
+        found = np.asarray(_tables.labels_of(labels), dtype=object if as_they_are else None)
     except ValueError:  # rows of different lengths, which the message may show
         found = np.asarray(None)
     if found.ndim == 1 and (found.dtype.kind in "OT" or (found.dtype.kind == "U" and name == "person")):

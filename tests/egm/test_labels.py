@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import GaussianDataMechanism, cli, files
+from egm import GaussianDataMechanism, _tables, cli, files
 from egm._rows.people import codes, vector
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
@@ -117,6 +117,35 @@ def test_each_library_gives_the_labels_of_the_rows(library, kind):
         found = made.release(X, **{label: "group"}, rng=np.random.default_rng(1))
         expected = made.release(plain["x"], **{label: plain["group"]}, rng=np.random.default_rng(1))
         for one, other in zip(*([it] if label == "person" else it.values() for it in (found, expected)), strict=True):
+            assert np.array_equal(one.estimate, other.estimate)
+
+
+SERIES = [
+    *(pl.Series([1, 2, 1, 3], dtype=kind) for kind in (pl.Int8, pl.UInt64, pl.Int128, pl.Float32)),
+    *(pl.Series(["b", "a", "b", "c"], dtype=kind) for kind in (pl.String, pl.Categorical, pl.Enum(["a", "b", "c"]))),
+    *(pl.Series(values) for values in (DAYS, TIMES, [True, False, True, True])),
+    *(pd.Series([1, 2, 1, 3], dtype=kind) for kind in ("int8", "UInt64", "category", object, "double[pyarrow]")),
+    *(pd.Series(["b", "a", "b", "c"], dtype=kind) for kind in ("str", "category", object, "string[pyarrow]")),
+    *(pd.Series(TIMES, dtype=kind) for kind in ("M8[ns]", "category", object)),
+    pd.Series([True, False, True, True], dtype="boolean"),
+    pa.chunked_array([[1, 2], [1, 3]]).dictionary_encode(),
+    pa.chunked_array([["b", "a"], ["b", "c"]]),
+]
+
+
+@pytest.mark.parametrize("series", SERIES, ids=lambda it: f"{type(it).__module__} {getattr(it, 'dtype', '')}")
+def test_a_series_has_the_labels_of_the_same_column(series):
+    """The persons and groups in a Series, of any library and type, are those that a table has in such a column."""
+    X = {pl.Series: pl.DataFrame, pd.Series: pd.DataFrame}.get(type(series), pa.table)(
+        {"x": [0.5, 1, 2, 4], "id": series}
+    )
+    rest, _ = _tables.split(X, "id")
+    different = list(dict.fromkeys(series.to_pylist() if isinstance(series, pa.ChunkedArray) else series.to_list()))
+    persons = GaussianDataMechanism({"x": 8.0}, len(different), 1.0, 1e-6, per_person="sum")
+    for made, label in ((persons, "person"), (grouped(different), "by")):
+        column = made.release(X, **{label: "id"}, rng=np.random.default_rng(1))
+        beside = made.release(rest, **{label: series}, rng=np.random.default_rng(1))
+        for one, other in zip(*([it] if label == "person" else it.values() for it in (column, beside)), strict=True):
             assert np.array_equal(one.estimate, other.estimate)
 
 
