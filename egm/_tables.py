@@ -324,6 +324,8 @@ def kept(X: Any, rows: NDArray[np.bool]) -> Any:
     frame = _as("DataFrame", X)
     if frame is not None:
         return frame[np.flatnonzero(rows).tolist(), :].to_native()
+    if not rows.size:  # a list without rows does not say how many columns it has
+        return X
     return (X if isinstance(X, np.ndarray) else array(X=X))[rows]
 
 

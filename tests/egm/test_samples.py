@@ -753,6 +753,17 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     assert charge.delta == pytest.approx(1e-4 * probability)
 
 
+@pytest.mark.parametrize("probability", [1e-12, 1.0])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_without_rows_has_a_sample(form, probability, tmp_path):
+    """A release from a sample is possible if there are no rows, in each `form` of data, as is one of all rows."""
+    X, person = FORMS[form](people_and_rows()[:0], tmp_path)
+    sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]
+    mechanism = GaussianDataMechanism(sigma, 300, 40.0, 1e-4, neighbors="add_remove", per_person="mean")
+    release = budget(epsilon=1e3, delta=0.1).release(mechanism, X, person=person, sampling_probability=probability)
+    assert abs(release.count) < 6 * release.count_std
+
+
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
     """With sampling probability 1/2, the released number of rows is about half of the true one, also in each group.
