@@ -28,7 +28,7 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
     numbers of rows and columns are not the declared ones, if the budget is too small for them, or if an entry is not
     finite.
     """
-    labels = people.label_names(X, person=person)
+    labels = people.label_names(X, declared.columns, person=person)
     first, held = _held(X, person is not None, declared)
     columns = declared.columns or _tables.column_names(first)
     columns = columns and tuple(name for name in columns if name not in labels)

@@ -106,7 +106,7 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
     """
     names: list[Hashable] = []
     for key, label in labels.items():
-        if is_name(label, X):
+        if is_name(label, X, columns):
             if isinstance(X, np.ndarray | list | tuple):
                 raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
             if columns is not None and label in columns:
@@ -164,12 +164,15 @@ def require_person(person: object, per_person: PerPerson) -> None:
         raise ValueError("person goes with a mechanism that has per_person, and this one has none")
 
 
-def is_name(label: object, X: Any) -> bool:
+def is_name(label: object, X: Any, columns: Columns = None) -> bool:
     """Return whether `label` is meant as the name of a column of `X`, and is not an array of labels or None.
 
-    A tuple counts as a name only if a column of `X` has it.
+    A tuple counts as a name only if a column of `X` has it or, if `X` is read later, if one of the `columns` that are
+    summed has a tuple of the same length as its name. (Any other tuple may hold labels, which no error may show.)
     """
     if isinstance(label, tuple):
+        if _tables.is_read_later(X):
+            return any(isinstance(name, tuple) and len(name) == len(label) for name in columns or ())
         return label in (_tables.column_names(X) or ())
     scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
     return isinstance(label, str) or (scalar and label is not None)

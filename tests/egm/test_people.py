@@ -542,7 +542,8 @@ def test_floats_that_may_stand_for_two_integers_are_refused(label):
 def test_a_tuple_is_a_name_if_a_column_has_it():
     """If a release gets a tuple as `by`, the tuple names the column of groups, or else holds the labels of the rows.
 
-    The tuple is a name if a column of the data frame (with a MultiIndex) has this name.
+    The tuple is a name if a column of the data frame (with a MultiIndex) has this name. If the data frames are read
+    later, it is a name if the columns of the mechanism have tuples of the same length as names.
     """
     pd = pytest.importorskip("pandas")
     names = [("a", "x"), ("a", "y"), ("group", "")]
@@ -552,6 +553,14 @@ def test_a_tuple_is_a_name_if_a_column_has_it():
     expected = made.release(frame[names[:2]], by=tuple(by.tolist()), rng=np.random.default_rng(1))
     found = made.release(frame, by=("group", ""), rng=np.random.default_rng(1))
     assert [found[key].count for key in (0, 1)] == [expected[key].count for key in (0, 1)]
+    for blocks in (iter([frame[:7], frame[7:]]), lambda: iter([frame[:7], frame[7:]])):
+        later = made.release(blocks, by=("group", ""), rng=np.random.default_rng(1))
+        assert [np.array_equal(later[key].estimate, found[key].estimate) for key in (0, 1)] == [True, True]
+        with pytest.raises(TypeError, match=r"^by must be the name of a column if X is read in blocks$"):
+            made.check(blocks, by=tuple(by.tolist()))
+    whose = AdaptiveDataMechanism(2, 1.0, ranges=dict.fromkeys(names[:2], (0, 99)), columns=names[:2], per_person="sum")
+    for held in (frame.sort_values(names[2]), iter([frame.sort_values(names[2])])):
+        assert whose.release(held, person=("group", "")).columns == tuple(names[:2])
 
 
 def test_large_groups_do_not_overflow(silent, monkeypatch):
