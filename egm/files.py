@@ -161,7 +161,7 @@ def rows(
         None, "auto" takes any text for names; this is meant for a caller who will not publish them.
     width : int, optional
         Number of columns of a CSV file without a header (`header` "no"), unless `columns` is given.
-        With `width` such a file may be empty, a table without rows; otherwise this is an error.
+        With either, such a file may be empty, a table without rows; otherwise this is an error.
     delimiter : str, optional
         Character between the cells of a CSV file; by default a tab if the name of the file says
         .tsv, and a comma otherwise.

@@ -204,10 +204,10 @@ class _Text:
         Raise a FileError if the first record is missing or blank, or seems to have another delimiter. In the last case
         the message includes the text `hint`, which says what to do. Raise a UnicodeError if the record has bytes that
         are no text and may have names. Whatever is wrong with a record that can have no names is left to the reader of
-        the rows.
+        the rows. If the arguments say which columns there are, a record without names may be missing.
         """
         line = next(self.records(blanks=True, strict=False), None)
-        if self.given.header == "no" and (line is not None or self.given.width):
+        if self.given.header == "no" and (line is not None or self.given.width or self.given.columns):
             return numbered(self._width())
         if line is None or self.is_blank(line):
             raise FileError(f"{self.path}: {'is empty' if line is None else f'line {self.first} is blank ({_ABOVE})'}")

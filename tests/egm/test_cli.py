@@ -414,6 +414,15 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
     assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
 
 
+@pytest.mark.parametrize("options", [("--range", "1=0:9", "--range", "2=0:9"), (*RANGES, "--columns", "1,2")])
+def test_nobody_is_a_data_set_for_an_adaptive_release(released, options):
+    """If the number of rows is private, `egm adaptive` accepts an empty CSV file for the columns in its options."""
+    write_csv("none.csv", rows()[:0], ())
+    private = ("--neighbors", "add_remove", "--rows", "100000")
+    found = released("adaptive", "none.csv", *MORE, *private, "--header", "no", *options)
+    assert found["columns"] == ["1", "2"]
+
+
 class Name(str):
     """String class whose attribute `compared` counts how often strings of this class are compared by `==`."""
 

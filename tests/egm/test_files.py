@@ -882,6 +882,17 @@ def test_a_blank_line_alone_is_not_an_empty_file(saved):
     assert sum(files.rows(saved("\n"), header="no", width=2).counts()) == 0
 
 
+@pytest.mark.parametrize("options", [{"width": 3}, {"columns": ["3", "1"]}, {"columns": ["1"], "labels": ["2"]}])
+def test_an_empty_file_without_a_header_is_a_table_of_the_columns_asked_for(saved, options):
+    """Such a file may be empty if the number of its columns is an argument, or if the columns are chosen."""
+    it = files.rows(saved(""), header="no", **options)
+    assert it.names == tuple(options.get("columns", ("1", "2", "3")))
+    assert (list(it), sum(it.counts())) == ([], 0)
+    assert list(it.labelled(options.get("labels", ()))) == []
+    with pytest.raises(FileError, match=r"is empty$"):
+        files.rows(saved(""), header="yes", **options)
+
+
 WRONG = {  # arguments of files.rows that can never be right
     "two characters": ({"delimiter": ";;"}, "delimiter must be one character"),
     "none": ({"delimiter": ""}, "delimiter must be one character"),
