@@ -175,7 +175,8 @@ def rows(
     encoding : str, default "utf-8"
         Encoding of a CSV file, such as "latin-1" or "utf-16".
     labels : sequence of str, optional
-        Names of columns that `Table.labelled` will read, such as one with the ids of persons.
+        Names of columns that `Table.labelled` will read, such as one with the ids of persons. Numbers
+        as names stay as they are: if "1" has labels, a mechanism needs ``columns=["2", "3", ...]``.
     missing : {"error", "nan"}, default "error"
         What happens with a missing value: a FileError when the value is read, or NaN in the block.
         In a CSV file a value is missing if the cell is empty, a point, or the text NA, N/A, #N/A,

@@ -321,6 +321,8 @@ def test_any_column_of_a_table_without_names_may_hold_the_persons(tmp_path, plac
         assert released(made, table, person=place) == expected
     for table in (texts, pa.table(dict(texts)), iter([texts]), *of_files):
         assert released(made, table, person=str(place + 1)) == expected
+    without = files.rows(tmp_path / "t.csv", header="no", labels=[str(place + 1)])
+    assert released(dataclasses.replace(made, columns=without.names), without, person=str(place + 1)) == expected
 
 
 def test_persons_of_two_types_are_refused_whatever_their_hashes():
