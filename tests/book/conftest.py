@@ -156,6 +156,8 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
 If $x$ is given, look for it. A page is described by sentences without formulas, from a paragraph with enough of them.
 
+Of 1 000 000 rows 95 % took 5 ms, twice 10 000 and 300, with 0.2 / −0.1 of `1 000`.
+
 Now $a$ and ($b$), "$c$" or $d$–$e$ ([$f$]), $g$ ($h$ or f($i$)).
 
 ```{eval-rst}

@@ -300,6 +300,8 @@ PAGE = f"""# A page of every kind
 <div id="explorer"><script>draw()</script></div>
 ```
 
+There are 10 000 numbers.
+
 Greek in text: ε, δ, σ, Σ, *α*, **β**, and ⊙, ≤, →; the same in `code: ε ⊙ ┌─┐ ≤`.
 
 ```{{py:function}} f(x: float, *, rng=None) -> float
@@ -348,14 +350,16 @@ def sources(once, tmp_path_factory, tmp_path, monkeypatch, xelatex):
 def test_page_of_every_kind(sources, tmp_path):
     """A page with raw HTML, long code and Greek letters becomes a PDF that has the Greek letters, but not the raw HTML.
 
-    A table that goes on on another page says so at the foot of the one page and at the head of the other page. The
-    bytes of the PDF do not depend on the folder in which it is made. One of two folders has the LaTeX files `sources`,
-    and the other one has files that Sphinx writes anew.
+    No line ends within a number. A table that goes on
+    on another page says so at the foot of the one page and at the head of the other page. The bytes of the PDF do not
+    depend on the folder in which it is made. One of two folders has the LaTeX files `sources`, and the other one has
+    files that Sphinx writes anew.
     """
     one, other = pdf.typeset(sources, tmp_path), pdf.typeset(written(tmp_path / "other folder"), tmp_path)
     pages = [page.extract_text() for page in PdfReader(one).pages]
     text = "".join(pages)
     assert "draw()" not in text
+    assert "There are 10\N{NO-BREAK SPACE}000 numbers." in (sources / "egm.tex").read_text()
     assert "ε" in text
     below, above = "continues on next page", "continued from the page before"
     on = [(page.count(below), page.count(above)) for page in pages if below in page or above in page]

@@ -1,9 +1,27 @@
-"""Sphinx extension: let no line end between a formula and the parenthesis before it or the punctuation after it."""
+"""Sphinx extension: let no line end within a number, or between a formula and the marks right beside it."""
 
 import re
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
+
+VERBATIM = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw)
+# Spaces before a percent sign, between groups of digits, before a unit, and around the slash of a pair as 0.2 / −0.1.
+WITHIN_NUMBER = re.compile(r" (?=%)|(?<=\d) (?=\d{3}(?!\d)|m?s\b)|(?<=\d) / (?=[+−]?\d)")
+
+
+class KeepNumbers(SphinxPostTransform):
+    """Replace the spaces within each number, and between a number and its unit, by no-break spaces."""
+
+    default_priority = 890
+    formats = ("html", "latex")
+
+    def run(self):
+        """Replace the spaces within the numbers of the document; code, formulas and raw texts stay as they are."""
+        for text in list(self.document.findall(nodes.Text)):
+            joined = WITHIN_NUMBER.sub(lambda spaces: spaces[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+            if joined != text and not isinstance(text.parent, VERBATIM):
+                text.parent.replace(text, nodes.Text(joined))
 
 
 class KeepTogether(SphinxPostTransform):
@@ -30,6 +48,7 @@ class KeepTogether(SphinxPostTransform):
 
 
 def setup(app):
-    """Add the class `KeepTogether` to the transforms of `app`, the Sphinx application, which change each document."""
+    """Add `KeepNumbers` and `KeepTogether` to the transforms of `app`, the Sphinx application, for each document."""
+    app.add_post_transform(KeepNumbers)
     app.add_post_transform(KeepTogether)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
