@@ -95,7 +95,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
             places = {"code": f"#{anchor(chapter, cell.id)}"}
             places |= {end.upper(): f"../figures/{name}.{end}" for end in ("csv", "svg", "pdf")}
             links = ", ".join(f'<a href="{place}">{text}</a>' for text, place in places.items())
-            cell.metadata.mystnb.figure.caption += f' <span class="figure-source">Source: {links}.</span>'
+            cell.metadata.mystnb.figure.caption += f" [Source: {links}.]{{.figure-source .only-html}}"
     return notebook
 
 

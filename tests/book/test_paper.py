@@ -44,3 +44,11 @@ def test_article_is_short_and_whole(article):
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]
     assert "??" not in "".join(pages)
+
+
+def test_article_names_no_link_that_is_only_in_the_book(article, page):
+    """The PDF of the paper leaves out texts such as "(source)" that are links in the book and lead nowhere in print."""
+    text = " ".join("".join(sheet.extract_text() for sheet in PdfReader(article).pages).split())
+    links = {link.get_text().strip(" .()") for link in page.select(".only-book a")}
+    assert links == {"source", "How to cite"}
+    assert not [link for link in links if re.search(rf"\({link}\)|{link}\.", text)]

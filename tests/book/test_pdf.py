@@ -26,6 +26,11 @@ NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # the text of a 
 TITLES = ["caption", "h1", "h2", "h3", "h4"]
 MARGINS = (26, 26)  # mm, left and right, as in tools/sphinx/book.sty
 MM = 72 / 25.4  # points of PDF
+SCREEN = re.compile(  # what a reader of HTML does, and what only HTML has
+    r"Source: code|(?<!-)\b([Ff]olds?|folded|[Cc]licks?|[Hh]over\w*|[Ss]croll\w*|[Mm]ouse|[Ss]idebar|[Tt]his panel|"
+    r"[Cc]ells? (below|above)|[Nn]ext (\w+ )?cells?|in this page|of this page)\b"
+)
+GUIDE = "This edition leaves out the code and the tables that the HTML edition folds"
 HANGING = ".,:;-–”’'!?)]"  # punctuation, which LaTeX pushes into the right margin, by up to three points
 
 
@@ -134,11 +139,13 @@ def test_every_heading_has_the_number_of_the_html(pages, latex):
 def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
     """Every reference to a numbered item, such as "Lemma 4.1", has the same target and text in the PDF and in the HTML.
 
-    Links in headings and in titles of tables are not compared, because LaTeX makes none there.
+    Links in headings and in titles of tables are not compared, because LaTeX makes none there, nor are those in texts
+    that are only for HTML.
     """
     expected = Counter()
     for name, article in pages.items():
-        for link in article.select("a.reference.internal[href], a.finding"):
+        links = article.select("a.reference.internal[href], a.finding")
+        for link in (link for link in links if not link.find_parent(class_="only-html")):
             url, text = urlsplit(link["href"]), link.get("title", "").rpartition(": ")[0] or link.get_text()
             path = posixpath.join(posixpath.dirname(name), unquote(url.path).removesuffix(".html"))
             page = posixpath.normpath(path) if url.path else name
@@ -195,6 +202,16 @@ def test_every_page_has_text(words):
     assert any(
         "differential privacy" in page and page.split()[:3] == ["Chapter", "1", "Preliminaries"] for page in text
     )
+
+
+def test_no_word_is_about_what_only_html_has(words):
+    """The PDF says nothing of what HTML alone has: folds, clicks, panels, sources of figures, and cells left out here.
+
+    The guide for readers says that this edition leaves out what the HTML edition folds.
+    """
+    text = " ".join(word for _, _, found in words for *_, word in found)
+    assert not [text[max(0, at.start() - 40) : at.end() + 40] for at in SCREEN.finditer(text.replace(GUIDE, ""))]
+    assert text.count(GUIDE) == 1
 
 
 def test_no_page_ends_with_the_title_of_a_statement(words):
@@ -300,7 +317,11 @@ PAGE = f"""# A page of every kind
 <div id="explorer"><script>draw()</script></div>
 ```
 
-There are 10 000 numbers.
+There are 10 000 numbers[ on a screen]{{.only-html}}.
+
+:::{{div}} only-html
+Look at the screen.
+:::
 
 Greek in text: ε, δ, σ, Σ, *α*, **β**, and ⊙, ≤, →; the same in `code: ε ⊙ ┌─┐ ≤`.
 
@@ -350,7 +371,7 @@ def sources(once, tmp_path_factory, tmp_path, monkeypatch, xelatex):
 def test_page_of_every_kind(sources, tmp_path):
     """A page with raw HTML, long code and Greek letters becomes a PDF that has the Greek letters, but not the raw HTML.
 
-    No line ends within a number. A table that goes on
+    A text that is marked as only for HTML is left out as well, and no line ends within a number. A table that goes on
     on another page says so at the foot of the one page and at the head of the other page. The bytes of the PDF do not
     depend on the folder in which it is made. One of two folders has the LaTeX files `sources`, and the other one has
     files that Sphinx writes anew.
@@ -359,6 +380,7 @@ def test_page_of_every_kind(sources, tmp_path):
     pages = [page.extract_text() for page in PdfReader(one).pages]
     text = "".join(pages)
     assert "draw()" not in text
+    assert "screen" not in text
     assert "There are 10\N{NO-BREAK SPACE}000 numbers." in (sources / "egm.tex").read_text()
     assert "ε" in text
     below, above = "continues on next page", "continued from the page before"

@@ -97,6 +97,7 @@ class BookTranslator(LaTeXTranslator):
 
         Folded code or output is visible on an HTML page only after a click. Each notebook cell becomes a link target.
         """
+        skip_if_not_printed(node)
         cell = node.parent.get("classes", [])
         if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
             raise nodes.SkipNode
@@ -113,6 +114,11 @@ class BookTranslator(LaTeXTranslator):
         if "cell" in node["classes"]:
             self.body.append("\n\n")
 
+    def visit_inline(self, node):
+        """Begin the inline element `node`, such as `[a text]{.only-html}` in a page, unless it is not for print."""
+        skip_if_not_printed(node)
+        super().visit_inline(node)
+
     def visit_admonition(self, node):
         """Begin the box of the admonition `node`, such as a note, or a LaTeX environment if `node` is a proof.
 
@@ -127,6 +133,15 @@ class BookTranslator(LaTeXTranslator):
         if "proof" not in node["classes"]:
             return super().depart_admonition(node)
         self.body.append("\n\\end{bookproof}\n")
+
+
+def skip_if_not_printed(node: nodes.Element) -> None:
+    """Raise SkipNode, which leaves `node` out, if its class is "only-html" or, in the article, "only-book".
+
+    These classes mark what only the HTML pages say, and what the book says in HTML and in print, but not the article.
+    """
+    if "only-html" in node["classes"] or ("only-book" in node["classes"] and is_paper()):
+        raise nodes.SkipNode
 
 
 def visit_statement(self, node):
