@@ -225,6 +225,13 @@ def test_no_page_ends_with_the_title_of_a_statement(words):
     assert not [label for label, page in text.items() if title.search(page)]
 
 
+def test_no_line_ends_within_a_number(typeset):
+    """No line of a text or of a table's cell ends within a number such as 7 · 10⁻¹⁶ or a pair such as 0.2 / −0.1."""
+    command = ["pdftotext", "-layout", str(typeset), "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert not re.findall(r"^.*\d(?: /| ?⋅)(?:  .*)?$", text, re.MULTILINE)
+
+
 def test_figures_are_vectors(typeset, pages):
     """The PDF has as many figures as the HTML, and all of them are vector drawings."""
     reader = PdfReader(typeset)
