@@ -462,8 +462,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         crossing = Crossing(form, theta, lower)
         if positive and crossing.x <= 0:
             return least, -least, 0.0
-        log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x, _SLOPE)
-        tail_slope = (1 if lower else -1) * math.exp(log_density - log_tail)  # d log tail / dx
+        log_tail, _, _, density_slope, ratio = tail_and_density(crossing, crossing.x, _SLOPE)
+        tail_slope = ratio if lower else -ratio  # d log tail / dx
         x, step, bend = crossing.x, (log_p - log_tail) / tail_slope, density_slope - tail_slope
         if positive:  # the step is in log x, of which the logarithm of the tail is nearly linear if x is small
             step, bend = step / x, bend * x + 1

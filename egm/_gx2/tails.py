@@ -16,6 +16,7 @@ from egm._validate import real
 # Beyond so many standard deviations, the logarithms of the tail and of the density of a normal variable are -inf in
 # doubles. With further terms of positive weight, the lower tail is smaller still.
 _END = 1.9e154
+_BLURRED = 1e12  # the difference of two logarithms below -_BLURRED has lost so many digits that it gives no ratio
 TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
@@ -485,23 +486,26 @@ def logpdf(
     return log_densities(x, law_of(weights, dof, nc, normal, shift))
 
 
-def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
+def tail_and_density(
+    crossing: Crossing, x: Real, density_counts: float = 1.0
+) -> tuple[float, float, float, float, float]:
     """Compute the logarithms of a tail and of the density at `x`, both by integrals along one contour.
 
     The contour (path of integration) crosses the real axis at the point of `crossing`. `x` is a point of the
     distribution whose parameters the `Form` of `crossing` holds, divided by the unit of this `Form` (twice the largest
     weight, if there is one). The tail is the lower one if `crossing.lower` is true. The results are the logarithm of
-    the tail, an estimated error, the logarithm of the density, and the derivative of this logarithm by x. The estimated
-    error is the error of the tail or `density_counts` times the error of the density, whichever is larger, plus a bound
-    on the rounding error.
+    the tail, an estimated error, the logarithm of the density, the derivative of this logarithm by x, and the ratio of
+    density and tail. The estimated error is the error of the tail or `density_counts` times the error of the density,
+    whichever is larger, plus a bound on the rounding error.
     """
-    height, rounding = crossing.log_height(x)
+    (height, rounding), size = crossing.log_height(x), abs(crossing.c)
     if height < -VAST:
-        return height, rounding, height + math.log(abs(crossing.c)), -crossing.c
+        return height, rounding, height + math.log(size), -crossing.c, size
     _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     log_tail = height + math.log(tail / math.pi)
-    log_density = height + math.log(density / math.pi) + math.log(abs(crossing.c))
-    return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density)
+    log_density = height + math.log(density / math.pi) + math.log(size)
+    ratio = size * density / tail if height < -_BLURRED else math.exp(log_density - log_tail)
+    return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density), ratio
 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:

@@ -456,6 +456,14 @@ def test_round_trip_beyond_doubles(name, logp):
     assert gx2.logsf(gx2.ilogsf(logp, **FORMS[name]), **FORMS[name]) == pytest.approx(logp, rel=1e-12)
 
 
+@pytest.mark.parametrize("weights", [[], [-1.0], [1e-12]])
+def test_round_trip_over_hundreds_of_decades(weights):
+    """If a normal term gives the upper tail, the quantile of a log probability has it, however far down it is."""
+    logp = -(10.0 ** np.arange(1, 306, 7))
+    x = [gx2.ilogsf(each, weights, normal=1) for each in logp]
+    np.testing.assert_allclose(gx2.logsf(x, weights, normal=1), logp, rtol=1e-12)
+
+
 @forms
 def test_density_is_the_slope(form):
     # Over a step of 1e-3 in log sf a central difference is off by about 1e-6 / 6, and by 1e-12 / 1e-3 from rounding.
