@@ -87,7 +87,11 @@ class Enclosure:
 
 
 def ball_arithmetic() -> Any:
-    """Return the module `flint` of python-flint, or raise an ImportError that says how to install this package."""
+    """Return the module `flint` of python-flint, or raise an ImportError that says how to install this package.
+
+    A process that is forked while a thread imports flint may wait forever where it imports flint itself; so it is with
+    every module of Python.
+    """
     try:
         import flint
     except ImportError as error:

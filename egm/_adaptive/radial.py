@@ -11,7 +11,6 @@ so the last round of a search with such a budget takes the exact distribution of
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -19,6 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from egm import gx2
 from egm._adaptive import pairs
+from egm._lazy import cached_property
 from egm._types import Array, Floats
 
 __all__ = ["Radial"]
@@ -49,7 +49,7 @@ class Radial:
         """Return the upper p-quantile of the norm of a scaled normal row: the norm exceeds it with probability `p`."""
         return math.sqrt(float(self._law.isf(p))) if self.exact else float(self._norm(-ndtri(p)))
 
-    @functools.cached_property
+    @cached_property
     def _law(self) -> gx2.rv:
         return gx2.rv((self.b * self.sigma) ** 2, self.copies, self.copies * (self.offset / self.sigma) ** 2)
 
@@ -71,7 +71,7 @@ class Radial:
         """
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
-    @functools.cached_property
+    @cached_property
     def norms(self) -> tuple[Array, Array]:
         """Return values of the norm of a scaled normal row, and the probability that stands for each of them.
 
@@ -111,7 +111,7 @@ class Radial:
         h = pairs.removed(r, clip_norm, outer)
         return float(mass @ (h * r)) / self.mean, float(mass @ h**2)
 
-    @functools.cached_property
+    @cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
         """Return the clip norms that the method `best` compares, and three moments of what clipping to each removes.
 

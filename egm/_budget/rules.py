@@ -24,6 +24,7 @@ from scipy.special import erfinv, log_expit, ndtri, ndtri_exp
 from egm import _curve
 from egm._budget.amplified import Steps, amplified_epsilon, composed_epsilon
 from egm._l2 import log_delta_at
+from egm._lazy import cached_property
 from egm._rows.lattice import EXCESS, delta_of
 from egm._types import ArrayLike, Neighbors
 from egm._validate import between, count, drawn_epsilon, finite, positive, probability, scalar
@@ -627,7 +628,7 @@ class Terms:
             return math.inf
         return float(_gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
 
-    @functools.cached_property
+    @cached_property
     def _reserve(self) -> float:
         """Return the part of the total delta that is kept for drawing Gaussian noise as integers.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import itertools
@@ -35,6 +34,7 @@ from egm._files.source import (
     rows_in_a_block,
     wrong,
 )
+from egm._lazy import cached_property
 from egm._types import Array
 from egm._validate import MISSING
 
@@ -169,7 +169,7 @@ class _Text:
                     return True
         return False
 
-    @functools.cached_property
+    @cached_property
     def _is_regular(self) -> Callable[[str], re.Match[str] | None]:
         """Return a function that takes a record, and returns a match if its quotes are right and None otherwise."""
         mark = re.escape(self.given.delimiter)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from egm._enclosure import ball_arithmetic
+from egm._lazy import cached_property
 from egm._types import Array, Indices
 
 Ball: TypeAlias = Any  # an arb or acb of flint

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from egm._gx2.form import Form, Long, Real
 from egm._gx2.loops import kernel, loops
+from egm._lazy import cached_property
 from egm._types import Array, Complex, Indices
 
 EPS = 2.2e-16

@@ -86,11 +86,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from egm._enclosure import ball_arithmetic, precision
 from egm._gx2.balls import Ball, Group, Law
+from egm._lazy import cached_property
 
 BOUND_BITS = 64  # precision of the bounds of |f|
 MOST_STEPS = 80  # by which the end of a sum is moved outwards until a bound on the rest is small

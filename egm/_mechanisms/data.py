@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.special import chdtri, gammainccinv
 from egm import _tables, forecast, gx2, scaling
 from egm._basis import BasisLike, as_basis, covariance_matrix, rotated
 from egm._clip_region import best_axes
+from egm._lazy import cached_property
 from egm._lost import CERTAIN
 from egm._mechanisms.base import (
     Mechanism,

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from egm._basis import Basis
+from egm._lazy import cached_property
 from egm._types import Array, Whole
 
 if TYPE_CHECKING:

@@ -761,23 +761,43 @@ def test_threads_do_not_disturb_each_other(restless):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_fork_while_a_thread_certifies_does_not_hang():
-    """A process that is forked while another thread holds the lock of flint's precision can certify values itself."""
-    code = """
-import os, threading
+@pytest.mark.parametrize(
+    ("compute", "call"),
+    [
+        ("with precision(100): wait()", "gx2.certify(1.0, [1.0]).high"),
+        ("Law(Slow(), np.ones(1), np.zeros(1)).signs", "gx2.sf(1.0, [1.0])"),
+    ],
+    ids=["precision of flint", "attribute of a law"],
+)
+def test_a_fork_while_a_thread_computes_does_not_hang(compute, call):
+    """A process that is forked while another thread computes can compute the same.
+
+    That thread may have set flint's precision, or be in the middle of an attribute that is computed when it is used.
+    """
+    code = f"""
+import os, signal, threading
+import numpy as np
 from egm import gx2
 from egm._enclosure import precision
+from egm._gx2.form import Law
 inside, forked = threading.Event(), threading.Event()
-def hold():
-    with precision(100):
-        inside.set()
-        forked.wait()
-thread = threading.Thread(target=hold)
+def wait():
+    inside.set()
+    forked.wait()
+class Slow:
+    size = 1
+    def min(self):
+        wait()
+        return 1.0
+def compute():
+    {compute}
+thread = threading.Thread(target=compute)
 thread.start()
 inside.wait()
 child = os.fork()
 if not child:
-    os._exit(not gx2.certify(1.0, [1.0]).high < 1)
+    signal.alarm(20)  # ends a process that hangs
+    os._exit(not {call} < 1)
 forked.set()
 thread.join()
 print(os.waitpid(child, 0)[1])
