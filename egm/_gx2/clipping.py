@@ -24,6 +24,7 @@ from egm._gx2.contour import (
 from egm._gx2.form import Form, Real, form_of, parameters
 from egm._gx2.loops import kernel
 from egm._gx2.quantiles import search
+from egm._gx2.tails import TINY
 from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar
 
@@ -218,8 +219,10 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
     Mostly there is one quadrature, along one contour (path of integration), which `_in_tail` returns. If `_in_tail`
     fails, there are several, which `_by_complement` yields. `form` holds the parameters of Q. `x` is the squared norm
-    to which a row is clipped, divided by the unit of `form`, twice the largest weight.
+    to which a row is clipped, divided by the unit of `form`, twice the largest weight. Where the quadratures do not
+    fail, 1 - L is negligible for `x` = `TINY`, and so it is for every smaller `x`, which `TINY` may replace.
     """
+    x = max(x, TINY)
     try:
         return [_in_tail(form, x)]
     except AccuracyError:

@@ -233,6 +233,14 @@ def test_what_clipping_removes_for_few_degrees_of_freedom(dof, x):
     assert lost[0] == pytest.approx(float(exact), rel=1e-12)
 
 
+@pytest.mark.parametrize(("x", "unit"), [(5e-324, 1.0), (1e-310, 1.0), (1e-300, 1e300)])
+@pytest.mark.parametrize(("dof", "nc"), [(0.2, 0.0), (1, 3.0), (7, 1e5)])
+def test_clipping_to_almost_nothing_removes_all(x, unit, dof, nc):
+    mean_factor, lost, lost_square = gx2.clip_moments(x, [unit, unit / 2], dof, [nc, 0])
+    np.testing.assert_allclose(mean_factor, 1, rtol=1e-12)
+    np.testing.assert_allclose([lost, lost_square], [[dof + nc, dof]] * 2, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0), (10, 200.0)])
 def test_one_noncentral_weight_is_ncx2(dof, nc):
     # scipy's ncx2 has a relative error of about 1e-12 in the upper tail down to 1e-10.
