@@ -20,7 +20,7 @@ from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _MOST = 4096  # largest number of clusters
-_HUGE = 2.0**100  # more terms than a mean can have; the partial sums of its terms, divided by this, do not overflow
+_HUGE, _ROOT = 1e300, 2.0**20  # dof or nc above _HUGE are divided by the square of _ROOT, so that no sum overflows
 _HALF = 1 << 16  # twice as many weights are divided in two halves, for two threads
 ORDER = 10  # number of moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
@@ -192,25 +192,32 @@ class Law:
             mean = float(np.sum(self.weights * self.dof)) + float(np.sum(self.weights * self.nc))
         if math.isfinite(mean):
             return self.shift + mean
-        unit, law = self._scaled  # a partial sum has overflowed, and maybe the whole sum does not
-        scaled = law.weights @ (law.dof / _HUGE) + law.weights @ (law.nc / _HUGE) + self.shift / _HUGE / unit
-        return unit * float(scaled) * _HUGE
+        unit, root, law = self._scaled  # a partial sum has overflowed, and maybe the whole sum does not
+        scaled = law.weights @ law.dof + law.weights @ law.nc + self.shift / root**2 / unit
+        return unit * float(scaled) * root**2
 
     @property
     def variance(self) -> float:
-        unit, law = self._scaled
-        return unit * (unit * law._scaled_variance)
+        unit, root, law = self._scaled
+        return root * unit * (root * unit * law._scaled_variance)
 
     @property
     def deviation(self) -> float:
-        unit, law = self._scaled
-        return unit * math.sqrt(law._scaled_variance)
+        unit, root, law = self._scaled
+        return root * unit * math.sqrt(law._scaled_variance)
 
     @property
-    def _scaled(self) -> tuple[float, Law]:
-        """Return u = 2**k and the law of (Q - shift) / u, for Q with this law; no squared weight overflows."""
+    def _scaled(self) -> tuple[float, float, Law]:
+        """Return powers of two u and r, and a law that has the cumulants of (Q - shift) / u, divided by r**2.
+
+        Q is the variable with the parameters of this object. No sum of terms of a cumulant overflows for the returned
+        law. r is 1 unless `dof` or `nc` is huge.
+        """
         unit = math.ldexp(0.5, math.frexp(np.max(np.abs(self.weights), initial=self.normal))[1])
-        return unit, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
+        if max(np.max(distinct(v), initial=0.0) for v in (self.dof, self.nc)) <= _HUGE:
+            return unit, 1.0, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
+        thin = Law(self.weights / unit, self.dof / _ROOT**2, self.nc / _ROOT**2, self.normal / unit / _ROOT)
+        return unit, _ROOT, thin
 
     @property
     def _scaled_variance(self) -> float:

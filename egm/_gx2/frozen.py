@@ -259,10 +259,10 @@ class rv:
         """
 
         def standardized(order: int, factor: float) -> float:
-            _, law = self._law._scaled
+            _, root, law = self._law._scaled
             std = law.deviation
             squares, rest = (law.weights / std) ** 2 * (law.dof + order * law.nc), (law.weights / std) ** (order - 2)
-            return factor * float(np.sum(squares * rest))
+            return factor * float(np.sum(squares * rest)) / root ** (order - 2)
 
         known: dict[str, Callable[[], float]] = {
             **{"m": self.mean, "v": self.var},

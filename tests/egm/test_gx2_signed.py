@@ -829,6 +829,17 @@ def test_skewness_and_kurtosis_of_extreme_degrees_of_freedom(dof):
     np.testing.assert_allclose(gx2.rv([2.0], dof).stats("sk"), stats.chi2(dof).stats("sk"), rtol=1e-14)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dof", [0.5, 1.5])
+def test_cumulants_are_proportional_to_dof_and_nc(dof):
+    """They are so even if the sum of `dof` and twice `nc` is too large for a double, and the cumulants are not."""
+    m, weights, nc = 2.0**1023, [1e-3, -2e-4, 1e-100], np.array([1.0, 0.5, 1.5])
+    one, many = gx2.rv(weights, dof, nc), gx2.rv(weights, m * dof, m * nc)
+    np.testing.assert_allclose(many.stats("mvsk"), np.array(one.stats("mvsk")) * [m, m, m**-0.5, 1 / m], rtol=1e-14)
+    assert many.std() == pytest.approx(one.std() * m**0.5, rel=1e-14)
+    assert many.var() == gx2.var(weights, m * dof, m * nc)
+
+
 def test_cumulants_add_up():
     law = gx2.rv([1.0, -0.5], [2, 3], normal=2.0)
     _, v, s, k = law.stats("mvsk")
