@@ -110,7 +110,7 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
     groups = []
     for i, j in itertools.pairwise([*cuts, values.size]):
         half, shift = sum(halves[i:j], arb(0)), sum(shifts[i:j], arb(0))
-        center = float(values[i]) if j == i + 1 else float(np.mean(values[i:j]))
+        center = float(values[i]) if j == i + 1 else float(values[i] / 2 + values[j - 1] / 2)
         spread, moments = arb(0), tuple[tuple[Ball, Ball], ...]()
         if j > i + 1:
             e = [(arb(w) - center) / center for w in values[i:j].tolist()]

@@ -464,6 +464,13 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
+def test_clusters_of_the_largest_weights_follow_the_unit():
+    """Weights in a cluster may be so large that their sum is too large for a double."""
+    weights, unit = np.linspace(1.0, 1.5, 600), 2.0**1022
+    found = [gx2.certify(1.9 * each, each * weights, of="logcdf") for each in (1.0, unit)]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
 @pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
 def test_scale_mirror_and_order(of, x):
