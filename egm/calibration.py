@@ -289,7 +289,7 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     delta, z = np.broadcast_arrays(probability(delta=delta), positive(noise_multiplier=noise_multiplier))
     wanted: Array = delta * _curve.SURE
     log_delta = np.log(wanted)
-    free = _curve.log_delta_at(np.zeros_like(z), z) <= log_delta
+    free = gaussian_delta(0.0, z) <= wanted
     with np.errstate(over="ignore"):
         largest = (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z * _curve.margin_below(wanted)
     beyond, free = (largest > _LARGEST) & ~free, free | (largest > _LARGEST)

@@ -96,13 +96,13 @@ def test_epsilon_keeps_delta_by_more_than_its_relative_error(delta):
     assert np.all(gaussian_delta(gaussian_epsilon(delta, z), z) <= delta * (1 - 1e-14))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999, 1 - 2e-14])
 def test_epsilon_keeps_a_delta_that_is_a_share_of_the_largest(share):
     """`gaussian_epsilon` keeps delta by more than its relative error also for much noise, whose largest delta is small.
 
     The largest delta of noise with the multiplier z is its delta for epsilon = 0; delta is `share` times this number.
     """
-    z = np.geomspace(0.5, 1e12, 500)
+    z = np.concatenate([np.geomspace(0.5, 1e12, 500), np.geomspace(1e20, 1e300, 50)])
     delta = share * gaussian_delta(0.0, z)
     assert np.all(gaussian_delta(gaussian_epsilon(delta, z), z) <= delta * (1 - 1e-14))
 
