@@ -142,7 +142,8 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     float or ndarray
         The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
         arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`. An
-        epsilon above 5e307 has the same rho as 5e307.
+        epsilon above 5e307 has the same rho as 5e307. If both `epsilon` and `delta` are tiny, rho may
+        underflow to 0, and a rho that is a subnormal double may be rounded up.
 
     Raises
     ------

@@ -178,6 +178,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     low, high = (scalar(finite, **bound) for bound in ({"low": low}, {"high": high}))
     if values.ndim not in (1, 2) or len(values) == 0 or not low < high:
         raise ValueError(f"values must be (n,) or (n, k), n >= 1, and low < high, got {values.shape}, {low}, {high}")
+    _bounds(low, high, 1)  # the width of the range is finite
     steps = (high - low) / scalar(positive, step=step)
     if steps > POINTS:
         raise ValueError(f"step must divide the range into at most {POINTS:g} parts, got {step!r} for {low} to {high}")

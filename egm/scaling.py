@@ -266,9 +266,9 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     -------
     float
         The factor :math:`F(b) = C^2 \sum_j b_j^{-2}` with the clipping radius C, in squared units
-        of the data, and infinite where it would overflow. The total variance of the noise is
-        :math:`(2 \sigma_\mathrm{opt})^2 F(b)` with the noise multiplier
-        :math:`\sigma_\mathrm{opt}`.
+        of the data. It is infinite where it would overflow, and 0 where it would underflow. The
+        total variance of the noise is :math:`(2 \sigma_\mathrm{opt})^2 F(b)` with the noise
+        multiplier :math:`\sigma_\mathrm{opt}`.
 
     Raises
     ------

@@ -476,7 +476,10 @@ def from_quadratic_form(
     if not np.all(np.isfinite([*form.flat, *slopes, level])):
         raise ValueError(_OVERFLOWS)
     omega, vectors = np.linalg.eigh(form)
-    beta = vectors.T @ slopes
+    with np.errstate(over="ignore", invalid="ignore"):
+        beta = vectors.T @ slopes
+    if not np.all(np.isfinite([omega, beta])):
+        raise ValueError(_OVERFLOWS)
     largest, slope = float(np.max(np.abs(omega))), float(np.max(np.abs(beta)))
     # With the absolute values of all factors, nothing cancels; rounding errors are smaller than these products.
     rounding, size = d * np.finfo(float).eps, np.abs(root).T

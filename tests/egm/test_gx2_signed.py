@@ -976,6 +976,8 @@ def test_largest_quadratic_form():
     [
         {"A": np.eye(2) * 1e160, "cov": np.eye(2) * 1e160},
         {"A": np.eye(2), "mean": 1e200},
+        {"A": np.full((2, 2), 1.7e308)},
+        {"A": np.array([[2.0, 1.0], [1.0, 2.0]]), "linear": 1.7e308},
         {"A": [[1e300]], "linear": 2e304, "constant": -1.5e308},
     ],
 )

@@ -252,6 +252,8 @@ def test_wrong_arguments_of_secure_quantiles():
     for values, low, high in ((np.empty(0), 0.0, 1.0), (np.ones(3), 1.0, 1.0), (np.ones((2, 2, 2)), 0.0, 1.0)):
         with pytest.raises(ValueError, match="n >= 1, and low < high"):
             secure_quantile(values, 0.5, low, high, 1.0, 0.1)
+    with pytest.raises(ValueError, match=r"high - low must not be above the largest double, got 1e\+308 and -1e\+308"):
+        secure_quantile(np.ones(3), 0.5, -1e308, 1e308, 1.0, 1e308)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_points_of_secure_quantiles_end_below_high():
     assert secure_quantile(np.full(2000, 9.0), 0.5, 1.0, 1.3, 100.0, 0.1) == 1.2
 
 
-@pytest.mark.parametrize(("low", "high", "step"), [(0.0, 1.0, 5e-324), (0.0, 1.0, 0.9e-8), (-1e308, 1e308, 1.0)])
+@pytest.mark.parametrize(("low", "high", "step"), [(0.0, 1.0, 5e-324), (0.0, 1.0, 0.9e-8), (-1e307, 1e308, 1.0)])
 def test_too_small_steps_of_secure_quantiles_are_named(low, high, step):
     with pytest.raises(ValueError, match=rf"^step must divide the range into at most 1e\+08 parts, got {step}"):
         secure_quantile(VALUES, 0.5, low, high, 1.0, step)
