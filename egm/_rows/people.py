@@ -455,7 +455,7 @@ class Order:
             keys = _as_numbers(persons) if way == "as numbers" else persons
             if keys is None or np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
                 self.ways.remove(way)
-        self.last = persons[-1:].copy()  # the caller may fill the array of a block again
+        self.last = persons[-1:].copy()  # a view would keep the whole block in memory
         return bool(self.ways)
 
 

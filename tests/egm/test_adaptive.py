@@ -833,6 +833,51 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
         assert np.all((-down - rounding <= off) & (off <= up + rounding))
 
 
+def test_the_bound_of_what_clipping_takes_is_made_of_two_counts():
+    """Clipping to C takes at most a from an entry of a row that is at most E long, and at most D from a longer one.
+
+    Here a is (E - C) / b_j for the factor b_j of column j, and D is the distance from the center to an end of the
+    declared range: to the upper end for values above the center, and to the lower end for values below. In a column
+    where a is above D, clipping takes at most D from the longer rows, too, which are counted twice. `most` is linear in
+    the two noisy numbers of rows, `std` has the noise of both, and `square` the squares of a and of D - a for two
+    standard deviations more rows than were counted.
+    """
+    numbers, costs = {2.0: (7.0, 0.5), 4.0: (3.0, 0.25)}, []  # of rows longer than C = 2, and than E = 4
+
+    def longer(step, center, b, length, rho):
+        costs.append(rho)
+        return numbers[length]
+
+    center, b = np.array([3.0, -1.0, 9.5]), np.array([1.0, 2.0, 0.5])
+    search = SimpleNamespace(bound=10.0, center=center, center_of_columns=center, of_columns=np.abs)
+    it = SimpleNamespace(search=search, b=b, rows=SimpleNamespace(longer=longer))
+    clip = SimpleNamespace(norm=2.0, tail=SimpleNamespace(parted=lambda *_: 4.0))
+    found = last_round._LastRound.unseen(it, clip, 0.3)
+    assert sum(costs) == pytest.approx(0.3, rel=1e-12)
+    a = np.array([2.0, 1.0, 4.0])
+    further = np.array([[13 - 2.0, 9 - 1.0, 19.5 - 4.0], [7 - 2.0, 11 - 1.0, 0.0]])  # 0, because 0.5 is less than 4
+    np.testing.assert_allclose(found.most, 7 * a + 3 * further)
+    np.testing.assert_allclose(found.std, np.hypot(0.5 * a, 0.25 * further))
+    np.testing.assert_allclose(found.square, (7 + 2 * 0.5) * a**2 + (3 + 2 * 0.25) * further**2)
+
+
+def test_what_the_radius_cuts_off_is_in_the_bound_for_all_data(silent):
+    """Without noise, the exact sum is within the bounds of `release.unseen` also if the mean is outside of the radius.
+
+    The estimate is cut to n times the radius, here 99.9, and the mean is 100. So what is cut off is a part of these
+    bounds on both sides, because it is known only up to noise. In the estimate plus this part, what is missing is what
+    clipping takes from normal rows, which is less than the noise that would be drawn.
+    """
+    X = rows(3000, np.ones(2), 0.0, 5)
+    X += 100.0 - X.mean(axis=0)
+    release, _ = run(X, unseen=0.1, radius=99.9)
+    assert np.all(release.estimate == pytest.approx(3000 * 99.9))
+    off = X.sum(axis=0) - release.estimate
+    for bound in release.unseen[0]:
+        assert np.all(np.abs(off) <= bound + release.noise_std)
+    assert np.all(off > 10 * release.noise_std)
+
+
 @pytest.mark.slow
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
@@ -1065,6 +1110,43 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     assert np.min(errors[False]) > 10 * np.max(errors[True])
 
 
+def test_the_stated_noise_of_a_bias_is_that_of_the_number_of_long_rows(monkeypatch):
+    """If a number of long rows is larger by half a standard deviation of its noise, `bias` is, too, by its own noise.
+
+    The standard deviation of the noise in `bias` is `bias_std`, which makes confidence intervals wider.
+    """
+    count, found = PrivateRows.longer, []
+    for deviations in (0.0, 0.5):
+
+        def longer(it, step, *query, deviations=deviations):
+            number, std = count(it, step, *query)
+            return number + deviations * std, std
+
+        monkeypatch.setattr(PrivateRows, "longer", longer)
+        found.append(run(rows(2000, np.ones(2), 3.0, 2))[0])
+    one, other = found
+    assert one.model_holds
+    assert one.spent == other.spent
+    assert np.all(one.bias_std > 0.01 * one.noise_std)
+    np.testing.assert_allclose(other.bias - one.bias, 0.5 * one.bias_std, rtol=1e-9)
+
+
+def test_a_bias_is_not_larger_than_the_declared_range(monkeypatch):
+    """Even if noise makes the number of long rows enormous, no bias is larger than n times the declared range.
+
+    In the declared range, from -100 to 100, clipping cannot move the sum of n rows by more than 200 n.
+    """
+    count = PrivateRows.longer
+
+    def longer(*query):
+        number, std = count(*query)
+        return number + 1e9, std
+
+    monkeypatch.setattr(PrivateRows, "longer", longer)
+    release, _ = run(rows(2000, np.ones(2), 3.0, 2))
+    assert np.all(release.bias == 200.0 * 2000)
+
+
 @pytest.mark.parametrize("shells", [5, 15])
 def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes the range of the rows' norms seem larger than it is, the noise in the sum is at most doubled.
@@ -1173,6 +1255,14 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     np.testing.assert_allclose(gentle.added + gentle.rest, 3 * noise)
     np.testing.assert_allclose(np.hypot(gentle.std, gentle.unknown), 2)  # all the noise of what was measured
     assert gentle.missed == pytest.approx(16 * (9 - 4) * (1 - share) ** 2)
+
+
+@pytest.mark.parametrize("long", [1e149, 1e200, -1.7e308])
+def test_a_long_vector_is_not_explained_and_causes_no_warning(long):
+    with np.errstate(all="raise"):
+        more, doubtful = last_round.unexplained(np.array([long, 3.0]), np.ones(2), 2.0)
+    assert doubtful == pytest.approx(4.0)
+    assert 0.99e298 < more < np.inf
 
 
 @pytest.mark.slow

@@ -247,6 +247,17 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
         assert exact <= spent.spent.epsilon <= exact * (1 + mp.mpf("1e-13"))
 
 
+def test_a_sum_of_rho_is_not_rounded_down_before_it_is_converted(monkeypatch):
+    """The rho that the rule "zcdp" converts to an epsilon is at least the exact sum of the costs, and hardly more."""
+    asked = []
+    monkeypatch.setattr(rules, "_zcdp_epsilon", lambda rho, delta: asked.append(rho) or 1.0)
+    terms = rules.Terms(None, 9.0, DELTA, "replace_one", "zcdp")
+    for several in np.random.default_rng(1).uniform(1e-3, 1, (60, 3)).tolist():
+        terms._by_zcdp([rules.charge_of(adaptive(rho), "replace_one") for rho in several])
+        exact = sum(map(Fraction, several))
+        assert exact <= Fraction(asked[-1]) <= exact * (1 + Fraction(1, 1 << 51))
+
+
 def test_sum_of_rho_is_that_of_opendp():
     """`Budget.spent` for three Gaussian mechanisms is equal to their total zCDP cost rho, as OpenDP computes it."""
     import opendp.prelude as dp
@@ -439,6 +450,13 @@ def test_a_double_too_much_is_refused():
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
     assert fill(charged([adaptive(0.2)], rho=0.3), adaptive(0.1 * (1 + 1e-14))) == 0
+
+
+@pytest.mark.parametrize("rule", [None, "gaussian", "planned"])
+def test_a_first_gaussian_release_may_not_exceed_the_total_by_a_rounding_error(rule):
+    """The epsilon of a single release is compared as it is; only sums of several costs may exceed a total by 2**-51."""
+    assert fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(math.nextafter(1.0, 2.0)), most=1) == 0
+    assert fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(1.0), most=1) == 1
 
 
 costs = st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8)

@@ -360,6 +360,18 @@ def test_memory_is_not_copied():
         pickle.dumps(Budget(rho=1.0))
 
 
+def test_a_fork_waits_for_no_lock_of_a_budget_in_memory(monkeypatch):
+    """A forked process is refused before it would wait for the lock, which a thread may have held during the fork.
+
+    No thread of the forked process could give it back.
+    """
+    store = Budget(rho=1.0)._store
+    store._lock = None  # to wait for it is a TypeError
+    monkeypatch.setattr(journal, "_process", lambda: (0, 0))
+    with pytest.raises(RuntimeError, match="for the process that made it, not for its forks"), store.changing():
+        pass
+
+
 # --- Removed and replaced ---------------------------------------------------------------------------------------------
 
 

@@ -487,6 +487,19 @@ def test_cost_is_above_the_whole_privacy_curve(epsilon, d):
     assert mu < 1.01 * 2 * stats.norm.ppf((1 + l2_delta(0.0, s, d)) / 2)  # a smaller mu fails at epsilon = 0
 
 
+@pytest.mark.parametrize("d", [1, 2, 300])
+@pytest.mark.parametrize("epsilon", [1e-4, 8.0])
+def test_cost_is_above_the_privacy_curve_between_the_points_of_the_grid(epsilon, d):
+    """Between two points of the grid, l2 noise has at most its delta at the left point, and this is below the cost's.
+
+    The cost is that of Gaussian noise, which has between the two points at least its delta at the right point.
+    """
+    s = float(l2_noise_scale(epsilon, 1e-6, d))
+    mu = math.sqrt(l2_mu_squared(s * math.sqrt(d + 1), d))
+    points = (np.arange(2049) / 2048) ** 2 / s
+    assert np.all(l2_delta(points[:-1], s, d) <= gaussian_delta(points[1:], 1 / mu))
+
+
 @pytest.mark.parametrize(("epsilon", "d"), [(52.0, 1), (60.0, 3), (1000.0, 10)])
 def test_cost_of_noise_that_hides_nothing_is_infinite(epsilon, d):
     s = float(l2_noise_scale(epsilon, 1e-6, d))

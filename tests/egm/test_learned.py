@@ -4,12 +4,16 @@ A basis is public, or is learned from noisy second moments of the rows.
 """
 
 import itertools
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from egm import AdaptiveDataMechanism, bases
-from egm._adaptive.learned import correlation
+from egm._adaptive.learned import correlation, units
+from egm._adaptive.search import Search
+from egm._basis import as_basis
 
 N, D, RHO = 10_000, 12, 0.05
 EQUAL = 0.7 + 0.3 * np.eye(D)
@@ -68,6 +72,65 @@ def test_shrinking_makes_the_error_smaller(seed):
     np.testing.assert_allclose(np.diag(found), 1.0)
     np.testing.assert_allclose(found, found.T, atol=1e-12)
     assert np.linalg.eigvalsh(found)[0] > 0
+
+
+@pytest.mark.parametrize("size", [1e151, 1e300, 1.7e308])
+def test_a_center_along_a_basis_is_finite_whatever_step_is_made(size):
+    """Even if noise makes a step of the center so long that a rotation overflows, the center stays in its range."""
+    for signs in itertools.product((1.0, -1.0), repeat=3):
+        search = SimpleNamespace(center=np.zeros(3), bound=10.0, basis=as_basis("dct", 3))
+        with np.errstate(all="raise"):
+            beyond = Search.move(search, size * np.array(signs))
+        assert np.all(np.isfinite(beyond))
+        assert np.all(np.abs(search.basis.inverse(search.center)) <= 10.0 * (1 + 1e-12))
+
+
+def along_a_basis(**attributes):
+    """Return a `Search` with little more than the given `attributes`, and a list of bases to which it turns rows."""
+    search, turned = object.__new__(Search), []
+    search.__dict__.update(d=4, rows=SimpleNamespace(turn=turned.append), center_std=np.ones(4), **attributes)
+    return search, turned
+
+
+def test_a_search_that_gives_a_basis_up_asks_about_the_columns():
+    """`in_columns` returns a search with the columns as coordinates, and from then on rows are asked for in columns."""
+    basis, center, sigma = as_basis("dct", 4), np.array([1.0, -2.0, 3.0, 5.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    search, turned = along_a_basis(basis=basis, center=basis.forward(center), columns=(sigma, (0.5, 9.0)))
+    other = search.in_columns()
+    assert turned == [None]
+    assert (other.basis, other.sigma_range, search.basis) == (None, (0.5, 9.0), basis)
+    np.testing.assert_allclose(other.center, center)
+    np.testing.assert_allclose(other.center_std, 1.0)
+    assert np.array_equal(other.sigma, sigma)
+    assert other.in_columns() is None
+
+
+def test_equal_columns_have_their_whole_spread_in_one_coordinate():
+    """Four equal columns with the largest allowed standard deviation have twice this along a basis, which is allowed.
+
+    A smaller limit would make the rows look longer than normal ones.
+    """
+    basis = as_basis("dct", 4)
+    search, turned = along_a_basis(center=np.zeros(4), sigma_range=(0.5, 9.0), reweigh=lambda: None)
+    search.turn(basis, np.array([18.0, 1.5, 1.5, 30.0]))
+    assert turned == [basis]
+    assert search.sigma[0] == pytest.approx(math.sqrt(18.0**2 - 1), rel=1e-12)  # without the error of the center
+    assert search.sigma[3] == 18.0
+
+
+@pytest.mark.parametrize("mean", [0.0, -1e-3, 1e-12])
+def test_a_correlation_has_its_sign_if_noise_hides_the_variances(mean):
+    """If noise makes the `mean` of the second moments on the diagonal zero or negative, the unit remains positive.
+
+    A correlation that is clearly above the noise is estimated with its sign, and the least units of a measurement are
+    positive and finite.
+    """
+    for sign in (1, -1):
+        moments = np.array([[mean, sign * 10.0], [sign * 10.0, mean]])
+        found = correlation(moments, 1.0, 10**6)
+        assert 0.9 < sign * found[0, 1] <= 1
+        least = units(moments, 1.0, 10**6, np.ones(2), np.eye(2))
+        assert np.all((least > 0) & (least < 1))
 
 
 def test_noise_alone_shows_no_correlation():

@@ -455,6 +455,26 @@ def first_groups(who, groups, most, keys):
 
 
 @pytest.mark.parametrize("how", ["sum", "mean"])
+def test_what_a_person_has_in_a_group_does_not_depend_on_other_persons(how):
+    """The rows of a person in a group are added in their own order, so other persons do not change a bit of the sum.
+
+    Otherwise the integers of a person could change if another person is removed, and no sensitivity would allow for
+    this. The rows are of so different sizes that another order would round to another sum.
+    """
+    rng = np.random.default_rng(4)
+    persons = np.repeat(np.arange(60), 40)
+    groups = rng.integers(0, 3, persons.size)
+    values = rng.normal(size=(persons.size, 2)) * 10.0 ** rng.uniform(-12, 12, (persons.size, 2))
+    whole = list(people.gathered([people.Block(values, persons, groups)], how))
+    alone = []
+    for person in range(60):
+        own = people.Block(*(part[persons == person] for part in (values, persons, groups)))
+        alone.extend(people.gathered([own], how))
+    for part in ("groups", "values"):
+        assert np.array_equal(*(np.concatenate([getattr(it, part) for it in held]) for held in (whole, alone)))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean"])
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_the_first_groups_of_a_person_are_kept(most, how, monkeypatch):
     made, kept = mechanism(per_person=how), first_groups(WHO, GROUP, most, KEYS)

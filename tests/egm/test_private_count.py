@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from egm import AdaptiveDataMechanism, cli, files, planning
+from egm._rows.passes import Passes
 from egm.budget import Budget
 from tests.conftest import slow
 
@@ -233,6 +234,22 @@ def test_a_release_without_incomplete_rows_is_that_of_the_complete_rows(tmp_path
         found = mechanism(bounds, missing="drop_row", **named).release(rows, rng=np.random.default_rng(1))
         assert np.array_equal(found.estimate, expected.estimate)
         assert found.count == expected.count
+
+
+def test_incomplete_rows_are_no_part_of_any_answer():
+    """If rows with missing entries are left out, each query gets the other rows alone, and counts these alone.
+
+    Only the check for infinite entries gets all rows. The same rows in a dask array and in blocks give the same totals.
+    """
+    gaps, complete = with_gaps(np.round(people()))
+    for held, shape in ((gaps, None), (da.from_array(gaps, chunks=(700, 2)), None), (lambda: iter([gaps]), (None, 2))):
+        passes = Passes(held, shape, gaps=True)
+        assert passes.total(lambda block: block.sum(axis=0)).tolist() == complete.sum(axis=0).tolist()
+        assert passes.shape == complete.shape
+        assert passes.total(len, whole=True) == len(gaps)
+    expected = mechanism("ranges").release(complete, rng=np.random.default_rng(1))
+    found = mechanism("ranges", missing="drop_row").release(gaps, rng=np.random.default_rng(1))
+    assert (found.estimate.tolist(), found.count) == (expected.estimate.tolist(), expected.count)
 
 
 @pytest.mark.parametrize("how", ["sum", "mean"])

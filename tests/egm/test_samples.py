@@ -6,6 +6,7 @@ data may have.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import sqlite3
@@ -262,6 +263,32 @@ def test_rounding_errors_of_the_accountant_have_their_share(monkeypatch):
     assert xi >= number * 4e-12 * q
 
 
+def test_steps_are_composed_with_no_more_noise_than_declared(monkeypatch):
+    """The mu**2 of a step that `charge_steps` composes is at least 1 / z**2 in exact arithmetic, and hardly more."""
+    asked = []
+    monkeypatch.setattr("egm._budget.rules.composed_epsilon", lambda steps, *_: asked.extend(steps) or 0.1)
+    for z in np.random.default_rng(4).uniform(0.5, 9, 60).tolist():
+        budget().charge_steps(z, 0.5, 7)
+        exact = 1 / Fraction(z) ** 2
+        assert exact <= Fraction(asked[-1].mu_squared) <= exact * (1 + Fraction(1, 1 << 51))
+        assert asked[-1][1:] == (0.5, 7)
+
+
+def test_a_delta_that_rounding_errors_could_reach_has_no_cost_by_the_grid(monkeypatch):
+    """The privacy loss on a grid gives no finite epsilon if the bound of its rounding errors is over half of delta."""
+    asked, law, own = [], pld.PrivacyLossDistribution, pld.PrivacyLossDistribution.get_epsilon_for_delta
+    monkeypatch.setattr(law, "get_epsilon_for_delta", lambda total, delta: asked.append(delta) or own(total, delta))
+    monkeypatch.setattr("egm._budget.amplified._by_renyi", lambda *_: math.inf)
+
+    def by_the_grid(delta):
+        return composed_epsilon.__wrapped__((Steps(1 / 9, 1e-3, 1000),), 0.0, (), 0.0, delta)
+
+    assert by_the_grid(DELTA) < math.inf
+    rounding = DELTA - asked[-1]
+    assert by_the_grid(2.01 * rounding) < math.inf
+    assert by_the_grid(1.99 * rounding) == math.inf
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
@@ -369,6 +396,28 @@ def test_a_plan_counts_a_mechanism_by_what_is_known_of_it(mechanism, known):
     spent.charge(mechanism)
     assert alone + 0.1 < spent.spent.epsilon < 3.0
     assert composed((Z, Q, 100), **known) == pytest.approx(spent.spent.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("private", [((0.5, 0.0),) * 2, ((0.3, 0.0), (0.2, 2e-6), (0.4, 0.0))])
+def test_each_of_several_private_releases_counts_beside_samples(private):
+    """If a release from a sample costs nearly nothing, the other releases cost what they cost without it, all together.
+
+    Of these others, only a pair (epsilon, delta) each is known. For releases with such pairs, the exact delta at an
+    epsilon is known (Kairouz, Oh and Viswanath 2015): a release without its delta reveals one of two neighbors by an
+    answer that is right with the probability e / (1 + e), where e is exp(epsilon). At the computed epsilon the exact
+    delta is at most DELTA, and at an epsilon that is smaller by 0.01 it is larger.
+    """
+    epsilon, exact = composed((30.0, 1e-6, 1), private=private, rho=math.inf), []
+    for at in (epsilon, epsilon - 0.01):
+        pure = mp.mpf(0)
+        for signs in itertools.product((1, -1), repeat=len(private)):
+            loss = sum(sign * own for sign, (own, _) in zip(signs, private, strict=True))
+            share = mp.mpf(1)
+            for sign, (own, _) in zip(signs, private, strict=True):
+                share /= 1 + mp.exp(-sign * own)
+            pure += share * max(1 - mp.exp(at - loss), 0)
+        exact.append(1 - (1 - pure) * math.prod(1 - own for _, own in private))
+    assert exact[0] <= DELTA < exact[1]
 
 
 def test_a_plan_keeps_a_part_of_delta_for_integer_noise():
@@ -703,6 +752,21 @@ def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
     for _ in range(20):  # whatever is drawn
         with pytest.raises(ValueError, match="X must be sorted by person"):
             list(drawn.sample(blocks([1, 2, 1]), 0.5, None, {"person": "who"})[0])
+
+
+@pytest.mark.parametrize("persons", [[[1], [2], [1]], [[2, 3], [1]], [["b"], ["a"]]], ids=str)
+def test_persons_that_come_again_are_refused_before_they_are_drawn_again(persons):
+    """Blocks that are not sorted by person are refused while the sample is drawn, whichever persons are in it.
+
+    Otherwise a person whose rows are apart could be drawn twice, and would be in the sample more often than stated.
+    """
+    for seed in range(20):
+        draw = drawn._Draw(0.5, np.random.default_rng(seed))
+        *before, last = map(np.array, persons)
+        for block in before:
+            draw.sorted_persons(block)
+        with pytest.raises(ValueError, match="X must be sorted by person"):
+            draw.sorted_persons(last)
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():
