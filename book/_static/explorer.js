@@ -552,6 +552,13 @@
     results.replaceChildren(status, cards(last), figures(last, results.clientWidth), table(last, open));
   }
 
+  /** Draws the figures for another width. The other results stay, with their focus and their scroll positions. */
+  function redraw() {
+    if (!last) return;
+    const drawings = figures(last, results.clientWidth).querySelectorAll("figure");
+    results.querySelectorAll("figure").forEach((one, i) => one.replaceWith(drawings[i]));
+  }
+
   const status = element("p", { class: "explorer-status", role: "status" });
 
   /** Compute and show; what changes in the meantime is computed next. The old results stay until then, marked. */
@@ -669,7 +676,7 @@
   new ResizeObserver(() => {
     if (results.clientWidth === width) return;
     width = results.clientWidth;
-    show();
+    redraw();
     showPair();
   }).observe(results);
   refresh();

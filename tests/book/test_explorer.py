@@ -907,6 +907,29 @@ def test_long_lists_scroll_in_a_box_of_their_own(page, numbers, long):
         page.emulate_media(media="screen")
 
 
+def test_a_new_width_keeps_the_focus_and_the_scroll_positions(page):
+    """In a window of another width the explorer draws its figures again, and nothing else is replaced.
+
+    Otherwise a reader who turns a phone would lose the place in the table, and who prints, the box with the focus.
+    """
+    type_in(page, sigma=" ".join(["12345678"] * 1000))
+    page.evaluate("document.querySelector('#egm-explorer details').open = true")
+    page.locator("#egm-explorer tbody tr").nth(999).wait_for()
+    box, drawing = page.query_selector(".explorer-scroll"), page.query_selector(".explorer-figures svg")
+    box.focus()
+    page.keyboard.press("End")
+    page.wait_for_function("box => box.scrollTop > 0", arg=box)
+    place = box.evaluate("box => box.scrollTop")
+    page.set_viewport_size({"width": 800, "height": 900})
+    page.wait_for_function("drawing => !drawing.isConnected", arg=drawing)
+    assert box.evaluate("box => document.activeElement === box")
+    assert box.evaluate("box => box.scrollTop") >= place
+    drawings = page.eval_on_selector_all(".explorer-figures svg", "all => all.map((one) => one.clientWidth)")
+    assert len(drawings) == 2
+    assert max(drawings) <= page.eval_on_selector(".explorer-results", "results => results.clientWidth")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
 TWOFOLD = "“1.200,50” may be one number or two. Write one as 1.5 or 1200, and two with a space between them"
 ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
