@@ -915,7 +915,7 @@ def test_a_new_width_keeps_the_focus_and_the_scroll_positions(page):
     type_in(page, sigma=" ".join(["12345678"] * 1000))
     page.evaluate("document.querySelector('#egm-explorer details').open = true")
     page.locator("#egm-explorer tbody tr").nth(999).wait_for()
-    box, drawing = page.query_selector(".explorer-scroll"), page.query_selector(".explorer-figures svg")
+    box, drawing = page.query_selector(".explorer-scroll"), page.query_selector("#egm-explorer svg")
     box.focus()
     page.keyboard.press("End")
     page.wait_for_function("box => box.scrollTop > 0", arg=box)
@@ -924,7 +924,7 @@ def test_a_new_width_keeps_the_focus_and_the_scroll_positions(page):
     page.wait_for_function("drawing => !drawing.isConnected", arg=drawing)
     assert box.evaluate("box => document.activeElement === box")
     assert box.evaluate("box => box.scrollTop") >= place
-    drawings = page.eval_on_selector_all(".explorer-figures svg", "all => all.map((one) => one.clientWidth)")
+    drawings = page.eval_on_selector_all("#egm-explorer svg", "all => all.map((one) => one.clientWidth)")
     assert len(drawings) == 2
     assert max(drawings) <= page.eval_on_selector(".explorer-results", "results => results.clientWidth")
     page.set_viewport_size({"width": 1280, "height": 900})
