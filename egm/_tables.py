@@ -383,12 +383,11 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     No entry is read, so the column may be empty. The types are those that `label_type` returns.
     """
     dtype = column.dtype
-    name, native = type(dtype).__name__, column.to_native()
-    held: Any = getattr(native, "dtype", None)
+    name, held = type(dtype).__name__, getattr(column.to_native(), "dtype", None)
     if held == np.dtype(object):  # its entries may have any type
         return None
     if name == "Categorical" and hasattr(held, "pyarrow_dtype"):  # in pandas, a dictionary of Arrow has no categories
-        return _dtype(_as("Series", native[:0].astype(type(held)(held.pyarrow_dtype.value_type))))
+        return _dtype(_decoded(column[:0]))
     if name == "Categorical":
         return _dtype(column.unique().cat.get_categories()[:0])  # without rows, a column of Arrow may have no chunk
     if name in ("Object", "Unknown"):
