@@ -58,7 +58,6 @@ def secure_ratio(quick):
     entries. If `quick` is true, there are fewer repetitions.
     """
     d, scale = 10_000, 2.0**30
-    samplers.secure_gaussian(scale, 1)  # the first draw imports OpenDP, which takes longer than a draw
     calls = {
         "Gaussian": lambda: samplers.secure_gaussian(scale * (d + 1) ** 0.5, d)[0],
         "l2": lambda: samplers.secure_l2(scale, d)[0],

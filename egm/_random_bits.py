@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from egm._substitutes import replaceable
 from egm._types import Array
 
-__all__ = ["coins", "half_gamma"]
+__all__ = ["coins", "half_gamma", "words"]
 
 
 def coins(size: int, probability: float) -> NDArray[np.bool]:
@@ -22,7 +22,7 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
     if probability == 1:
         return np.ones(size, dtype=bool)
     threshold = np.uint64(math.floor(math.ldexp(probability, 64)))
-    drawn: NDArray[np.bool] = _words(size) < threshold
+    drawn: NDArray[np.bool] = words(size) < threshold
     return drawn
 
 
@@ -55,13 +55,13 @@ def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     If the coin decides whether u or 1 - u is taken, the number taken is uniform in (0, 1). Each u has 127 random bits,
     so that it has all digits of a double unless it is below 2**-74.
     """
-    high, low = _words(2 * size).reshape(2, size)
+    high, low = words(2 * size).reshape(2, size)
     coin = (high >> np.uint64(63)) == 0
     high = high & np.uint64((1 << 63) - 1)
     return (high + (low + 0.5) * 2.0**-64) * 2.0**-64, coin
 
 
 @replaceable
-def _words(size: int) -> NDArray[np.uint64]:
+def words(size: int) -> NDArray[np.uint64]:
     """Return `size` unsigned integers of 64 random bits each, from the operating system."""
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import _random_bits
-from egm._opendp import index_sampler, vector_noise
+from egm import _discrete, _random_bits
 from egm._substitutes import replaced
 from egm._types import Array, ArrayLike
 
@@ -24,7 +23,7 @@ __all__ = ["Asked", "Law", "played", "secure", "simulated"]
 _NO_NOISE = np.empty(0)
 _LEAST_L2 = 2.0**20  # least standard deviation of secure l2 noise, so that rounding a product changes little of its law
 
-Law: TypeAlias = str | tuple[str, str]  # a method of a Generator, or OpenDP's names of a constructor and a metric
+Law: TypeAlias = str  # the name of a method of a Generator, or of a sampler of `egm._discrete`
 # For each number of noise that a release draws: its law, its scale, and which random variance it has (0: none)
 Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 
@@ -93,15 +92,14 @@ class Tape(np.random.Generator):
         """
         return self.normal(0.0, 1.0, *size, **named)
 
-    def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
-        """Return a function ``draw(size)`` that returns the next `size` prescribed numbers, as integers.
+    def discrete(self, law: Law, scale: float, size: int) -> list[int]:
+        """Return the next `size` prescribed numbers, as integers; record `law` and `scale` for each of them.
 
-        In a release, this method is called instead of `egm._opendp.vector_noise`, which returns a function that draws
-        noise. OpenDP's names `maker` and `metric` are recorded as the law of each number, with `scale`.
+        In a release, this method is called instead of the sampler of `egm._discrete` with the name `law`.
         """
         if not self.secure:
             raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
-        return lambda size: [int(noise) for noise in self._next((maker, metric), 0.0, scale, size)]
+        return [int(noise) for noise in self._next(law, 0.0, scale, size)]
 
     def _next(self, law: Law, loc: ArrayLike, scale: ArrayLike, size: int | tuple[int, ...] | None) -> Array:
         """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them.
@@ -161,10 +159,11 @@ def played(
     """
     tape = Tape(noises, gammas, rng is None)
     substitutes: dict[Callable[..., Any], Callable[..., Any]] = {
-        vector_noise: tape.discrete,
+        _discrete.gaussian: functools.partial(tape.discrete, "gaussian"),
+        _discrete.laplace: functools.partial(tape.discrete, "laplace"),
         _random_bits.half_gamma: tape.half_gamma,
-        index_sampler: _refuse("samplers.secure_index"),
-        _random_bits._words: _refuse("random bits of the operating system"),
+        _discrete.index: _refuse("samplers.secure_index"),
+        _random_bits.words: _refuse("random bits of the operating system"),
     }
     with replaced(substitutes):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
@@ -179,7 +178,7 @@ def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> t
     variables, and the noise after the multiplication. The first two together repeat a release by `played`.
     """
     drawn = [rng.gamma(shape, size=size) for shape in shapes]
-    numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
+    numbers = _columns([getattr(rng, law)(0.0, scale, size) for law, scale, _ in asked], size)
     return numbers, _columns(drawn, size), numbers * _factors(asked, shapes, drawn, size)
 
 
@@ -202,7 +201,7 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
             f"release must draw secure l2 noise with a standard deviation of at least {_LEAST_L2:.0f}, got {least!r}"
         )
     drawn = [_random_bits.half_gamma(round(2 * shape), size) for shape in shapes]
-    numbers = _columns([vector_noise(*law, scale)(size) for law, scale, _ in asked], size)
+    numbers = _columns([getattr(_discrete, law)(scale, size) for law, scale, _ in asked], size)
     noises = np.rint(numbers * _factors(asked, shapes, drawn, size))
     return noises, np.tile(shapes, (size, 1)), noises
 

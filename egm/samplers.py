@@ -1,14 +1,15 @@
 """Draw privacy noise: securely on the integers, or as a simulation from a NumPy Generator.
 
-Secure noise is drawn by the exact samplers of OpenDP, which take their randomness from the
-operating system and use integer arithmetic alone. It is added to a sum of integers. So there are no
-rounding errors of floating-point numbers, which can reveal the data (Mironov 2012; Haney,
-Desfontaines, Hartman, Shrestha and Hay 2022).
+Secure noise consists of integers whose laws are exact, and is added to a sum of integers. So there
+are no rounding errors of floating-point numbers, which can reveal the data (Mironov 2012; Haney,
+Desfontaines, Hartman, Shrestha and Hay 2022). The randomness comes from the operating system. A
+random number is compared with a probability in doubles where these are precise enough to decide,
+and otherwise in exact arithmetic.
 
-Secure noise relies on OpenDP's compiled library and on the operating system's random bits; nothing
-here proves that these are correct. The tests compare the samplers with their exact laws, which can
-show an error but no back door. The time of a draw is not hidden, and it depends on the noise that
-is drawn.
+Secure noise relies on the operating system's random bits and on NumPy's exponential function, whose
+relative error must be below 2**-33; nothing here proves these. The tests compare the samplers with
+their exact laws, which can show an error but no back door. The time of a draw is not hidden, and it
+depends on the noise that is drawn.
 
 A NumPy Generator draws floating-point noise, which is suitable for experiments only and protects
 nobody. A warning says so, once in a process.
@@ -26,8 +27,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from egm import _random_bits
-from egm._opendp import index_sampler, vector_noise
+from egm import _discrete, _random_bits
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, count, drawn_epsilon, fitting, generator, nonnegative, scalar
 
@@ -71,8 +71,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw outside the range of 64-bit integers, which
-        is at least ``32 * std`` away from 0, is replaced by the nearest 64-bit integer.
+        The draws. Their law is exact, except that a draw of 2**63 or more, which is at least
+        ``32 * std``, is replaced by 2**63 - 1, and the same below 0.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Notes
     -----
     The probability of the integer k is proportional to :math:`\exp(-k^2 / (2 s^2))`; see [1]_. A
-    draw takes about 10 microseconds on one core; many draws are divided among the cores.
+    thousand draws take about a millisecond.
 
     References
     ----------
@@ -98,7 +98,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
     True
     """
-    return vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))(count(size=size))
+    return _discrete.gaussian(fitting(2.0**58, std=std), count(size=size))
 
 
 def secure_l2(scale: float, size: int) -> list[int]:
@@ -168,8 +168,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw outside the range of 64-bit integers, which
-        is at least ``512 * scale`` away from 0, is replaced by the nearest 64-bit integer.
+        The draws. Their law is exact, except that a draw of 2**63 or more, which is at least
+        ``512 * scale``, is replaced by 2**63 - 1, and the same below 0.
 
     Raises
     ------
@@ -180,8 +180,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
 
     Notes
     -----
-    The probability of the integer k is proportional to ``exp(-abs(k) / scale)``; see [1]_. A draw
-    takes about 10 microseconds.
+    The probability of the integer k is proportional to ``exp(-abs(k) / scale)``; see [1]_. A
+    thousand draws take about a millisecond.
 
     References
     ----------
@@ -194,7 +194,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     >>> abs(noisy - 1234) < 200
     True
     """
-    return vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))(count(size=size))
+    return _discrete.laplace(fitting(2.0**54, scale=scale), count(size=size))
 
 
 def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
@@ -266,8 +266,8 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     -----
     An index is drawn with probability proportional to ``exp(epsilon' / 2 * scores[index])`` [1]_,
     where ``epsilon'`` is `epsilon` times 1 - 2**-30. This small difference covers the rounding
-    errors when the epsilons of several draws are added up. A draw takes a microsecond for each
-    score.
+    errors when the epsilons of several draws are added up. A draw takes about a tenth of a
+    microsecond for each score.
 
     A draw is epsilon-differentially private if neighbors change each score by at most 1 [1]_.
 
@@ -289,7 +289,8 @@ def secure_index(scores: list[int], epsilon: float) -> int:
         raise TypeError("scores must be a list of integers, which are not shown")
     if not given or min(given) < -(1 << 63) or max(given) >= 1 << 63:
         raise ValueError("scores must have at least one integer, and only such of 64 bits, which are not shown")
-    return index_sampler(2 / epsilon * (1 + 2.0**-30))(list(map(int, given)))
+    best = int(max(given))
+    return _discrete.index([best - int(score) for score in given], 2 / epsilon * (1 + 2.0**-30))
 
 
 @overload

@@ -22,7 +22,7 @@ import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 
 # Shown whenever the chapter has loaded them, by itself or through egm: they make its numbers and figures.
-ALWAYS = ("egm", "numpy", "scipy", "numba", "opendp", "matplotlib")
+ALWAYS = ("egm", "numpy", "scipy", "numba", "matplotlib")
 NO_REPOSITORY = "not from a repository"
 
 

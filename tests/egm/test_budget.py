@@ -810,7 +810,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
     for rounding errors when a budget adds up costs.
     """
     scales = []
-    monkeypatch.setattr(samplers, "index_sampler", lambda scale: lambda scores: scales.append(scale) or 0)
+    monkeypatch.setattr("egm._discrete.index", lambda gaps, scale: scales.append(scale) or 0)
     rng = np.random.default_rng(5)
     for epsilon in rng.uniform(1e-3, 80, 500).tolist():
         samplers.secure_index([1, 0], epsilon)

@@ -11,7 +11,7 @@ import egm
 
 PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
-LATER = {"IPython", "dask", "dp_accounting", "flint", "llvmlite", "matplotlib", "narwhals", "numba", "opendp"}
+LATER = {"IPython", "dask", "dp_accounting", "flint", "llvmlite", "matplotlib", "narwhals", "numba"}
 LATER |= {"pyarrow"}  # loaded by the first call that needs them
 STRANGE = {"mpmath", "pandas", "polars", "sympy"}
 

@@ -2,19 +2,22 @@
 
 At the scale of a release, 2**41 and more, no test can see a small bias in the probability of an integer. At scale 3,
 300 000 draws show it. The test of fit must reject the stored draws of OpenDP 0.14.1, which was biased (opendp issue
-2638).
+2638). At all scales, the same random bits give the same draws whether doubles decide or exact arithmetic does.
 """
 
+from fractions import Fraction
+
+import mpmath
 import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
 from scipy import stats
 
-from egm import samplers
+from egm import _discrete, _random_bits, samplers
 
 DRAWS = 300_000
 CHOICES = 10_000
-# A right sampler fails each of its fourteen tests with this probability: together below 1e-6 in a run.
+# A right sampler fails each of its nineteen tests with this probability: together below 1e-6 in a run.
 LEVEL = 5e-8
 
 
@@ -56,14 +59,14 @@ def counts(draws, k):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("std", [3.0, 0.7, 10 / 3, 10.0])
+@pytest.mark.parametrize("std", [3.0, 0.7, 10 / 3, 10.0, 0.2, 31.9, 32.0])
 def test_secure_gaussian_has_the_law_it_states(std):
     k, p = gaussian(std)
     assert fit(counts(samplers.secure_gaussian(std, DRAWS), k), p) > LEVEL
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [1.0, 3.0, 30.0])
+@pytest.mark.parametrize("scale", [1.0, 3.0, 30.0, 0.3, 10 / 3])
 def test_secure_laplace_has_the_law_it_states(scale):
     k, p = laplace(scale)
     assert fit(counts(samplers.secure_laplace(scale, DRAWS), k), p) > LEVEL
@@ -72,11 +75,10 @@ def test_secure_laplace_has_the_law_it_states(scale):
 @pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "law"), [(samplers.secure_gaussian, gaussian), (samplers.secure_laplace, laplace)])
 def test_a_draw_tells_nothing_of_another(sampler, law):
-    """A draw of `sampler` is independent of the next draw, and of a draw that another thread makes.
+    """A draw of `sampler` is independent of the next draw, and of a draw that is made much later.
 
-    One call draws a list; another thread makes its second half. Two chi-square tests compare the frequencies of
-    pairs with those of independent draws from the discrete `law`: pairs of successive draws, and pairs of draws at
-    equal indices of the two halves.
+    Two chi-square tests compare the frequencies of pairs with those of independent draws from the discrete `law`: pairs
+    of successive draws, and pairs of draws at equal indices of the two halves of a long list.
     """
     (k, p), drawn = law(1.0), np.array(sampler(1.0, 100_000))
     for order in "FC":
@@ -102,6 +104,90 @@ def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
     # Two tests of fit: each has half of the level.
     assert min(fit(shape, np.full(100, 1 / 100)), fit(last, np.full(64, 1 / 64))) > LEVEL / 2
 
+
+# Exact decisions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bits(monkeypatch):
+    """Return a function `start(*first)`: from its call on, the random words are those in `first`, then pseudorandom."""
+
+    def start(*first):
+        rest, given = np.random.default_rng(7), list(first)
+
+        def words(size):
+            drawn = [given.pop(0) if given else rest.integers(0, 1 << 64, dtype=np.uint64) for _ in range(size)]
+            return np.array(drawn, dtype=np.uint64)
+
+        monkeypatch.setattr(_random_bits, "words", words)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("sampler", "given"),
+    [
+        *((samplers.secure_gaussian, (std, 100)) for std in (1e-300, 0.3, 1.0, 8.0, 1234567.8, 1.2345e12, 2.0**58)),
+        *((samplers.secure_laplace, (scale, 100)) for scale in (1e-300, 0.3, 10 / 3, 5.0, 1.2345e12, 2.0**54)),
+        *((samplers.secure_index, (scores, 0.1)) for scores in ([3, 1] * 9, [-(2**62), 2, 5], [4])),
+    ],
+)
+def test_doubles_decide_as_exact_arithmetic_does(sampler, given, bits, monkeypatch):
+    """The same random bits give the same draws of `sampler` if each comparison is decided by exact arithmetic."""
+    bits()
+    drawn = sampler(*given)
+    decided, less = [], _discrete._less
+    monkeypatch.setattr(_discrete, "_DOUBT", 2.0**70)
+    monkeypatch.setattr(_discrete, "_less", lambda word, g: decided.append(g) or less(word, g))
+    bits()
+    assert sampler(*given) == drawn
+    assert len(decided) > len(np.atleast_1d(drawn))
+
+
+@pytest.mark.parametrize("g", [Fraction(1), Fraction(1, 3), Fraction(40), Fraction(3, 10**15), Fraction(0)])
+def test_further_bits_decide_where_the_first_do_not(g, bits):
+    """A coin compares all bits of a random number with exp(-g): here the first 64 bits of both are nearly equal."""
+    with mpmath.workdps(100):
+        p = mpmath.exp(-mpmath.mpf(g.numerator) / g.denominator) * mpmath.mpf(2) ** 128
+        high, low = divmod(int(p), 1 << 64)
+        assert g == 0 or 0 < low < (1 << 64) - 1
+    cases = {(high - 1, (1 << 64) - 1): True, (high, low - 1): True, (high, low + 1): False, (high + 1, 0): False}
+    if g == 0:  # each number is less than 1
+        cases = {(high - 1, (1 << 64) - 1): True}
+    for words, heads in cases.items():
+        bits(*words)
+        assert _discrete._heads(np.array([float(g)]), lambda _: g).tolist() == [heads]
+
+
+def test_exponents_are_as_exact_as_the_coins_need(monkeypatch):
+    """The doubles g that go to the coins differ from their exact values by at most 2**-48 * (1 + g)."""
+    heads, seen = _discrete._heads, []
+
+    def checked(g, exact):
+        for i, value in enumerate(g.tolist()):
+            if value < 1e300:
+                seen.append(float(abs(Fraction(value) - exact(i)) / (1 + exact(i))))
+        return heads(g, exact)
+
+    monkeypatch.setattr(_discrete, "_heads", checked)
+    for scale in (1e-3, 0.3, 3.0, 1e5 / 7, 1.2345e12, 2.0**53 + 2, 2.0**58 / 3):
+        samplers.secure_gaussian(scale, 20)
+        samplers.secure_laplace(min(scale, 2.0**54), 20)
+        samplers.secure_index([2**62 - 1, 7, 2**62 - 10**6, 2**62], 1 / scale)
+    assert max(seen) < 2.0**-48
+
+
+def test_exponentials_are_as_exact_as_the_coins_need():
+    """The relative error of NumPy's exponential is far below the assumed 2**-33, for long and for short vectors."""
+    g = np.concatenate([np.geomspace(1e-18, 46, 1000), np.linspace(0, 46, 1001)])
+    with mpmath.workdps(30):
+        exact = [mpmath.exp(-mpmath.mpf(value)) for value in g.tolist()]
+        for found in (np.exp(-g), np.concatenate([np.exp(-g[i : i + 1]) for i in range(g.size)])):
+            errors = [abs(mpmath.mpf(one) / p - 1) for one, p in zip(found.tolist(), exact, strict=True)]
+            assert max(errors) < 2.0**-50
+
+
+# Choices --------------------------------------------------------------------------------------------------------------
 
 # Scores with and without ties, sorted and unsorted, and with one that is far below the largest.
 SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 2, 1, 0], 0.5)]
