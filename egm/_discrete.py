@@ -68,19 +68,22 @@ def index(gaps: list[int], scale: float) -> int:
     """
     with np.errstate(all="ignore"):  # a quotient may be too large for a double
         quotients = np.array(gaps, dtype=float) / scale
-    while True:
-        drawn, _ = _integers(_MORE + len(gaps), len(gaps))
-        kept = np.flatnonzero(_heads(quotients[drawn], lambda i: Fraction(gaps[drawn[i]]) / Fraction(scale)))
-        if kept.size:
-            return int(drawn[kept[0]])
+
+    def some(_: int) -> NDArray[np.int64]:
+        drawn = _integers(_MORE + len(gaps), len(gaps))[0]
+        kept = _heads(quotients[drawn], lambda i: Fraction(gaps[drawn[i]]) / Fraction(scale))
+        return drawn[kept].astype(np.int64)
+
+    return _first(some, 1)[0]
 
 
 def _first(some: Callable[[int], NDArray[np.int64]], size: int) -> list[int]:
-    """Return a list of `size` draws; some(m) returns those draws that are accepted among m candidates."""
+    """Return a list of `size` draws; some(m) returns those that are accepted among about m candidates."""
     draws = np.empty(0, dtype=np.int64)
     while draws.size < size:
         draws = np.append(draws, some(min(int(_EACH * (size - draws.size)) + _MORE, _MOST)))
-    return draws[:size].tolist()
+    found: list[int] = draws[:size].tolist()
+    return found
 
 
 def _some_laplace(candidates: int, t: int, halvings: int) -> tuple[Words, Bools]:
@@ -93,18 +96,22 @@ def _some_laplace(candidates: int, t: int, halvings: int) -> tuple[Words, Bools]
     rest, negative = _integers(candidates, t)
     kept = _heads(rest / t, lambda i: Fraction(int(rest[i]), t))
     rest, negative = rest[kept], negative[kept]
-    turns, going = np.zeros(rest.size, dtype=np.uint64), np.arange(rest.size)
+    turns, going = np.zeros_like(rest), np.arange(rest.size)
     while going.size:
         going = going[_heads(np.ones(going.size), lambda _: Fraction(1))]
         turns[going] += np.uint64(1)
-    x = rest + np.minimum(turns, np.uint64((1 << 64) // t - 1)) * np.uint64(t)
+    np.minimum(turns, np.uint64((1 << 64) // t - 1), out=turns)
+    x = rest + turns * np.uint64(t)
     value = x >> np.uint64(halvings) if halvings < 64 else np.zeros_like(x)
     kept = ~negative | (value > 0)
     return value[kept], negative[kept]
 
 
 def _integers(candidates: int, below: int) -> tuple[Words, Bools]:
-    """Draw about `candidates` integers, uniform from 0 to below - 1, each with a fair coin; `below` is at most 2**63."""
+    """Draw about `candidates` integers, uniform from 0 to below - 1, each with a fair coin; `below` is at most 2**63.
+
+    Of random integers with as many binary digits as below - 1 has, those from `below` on are left out.
+    """
     digits = (below - 1).bit_length()
     words = _random_bits.words((candidates << digits) // below)
     drawn = (words >> np.uint64(1)) >> np.uint64(63 - digits)
@@ -122,12 +129,18 @@ def _heads(g: Array, exact: Callable[[int], Fraction]) -> Bools:
     """Toss a coin for each entry of `g`, >= 0, that shows heads with the probability exp(-g); return which do.
 
     The entries of `g` may be rounded, with errors of at most 2**-40 * (1 + g); exact(i) is the exact value of g[i].
+
+    Proof that doubles decide rightly where they do. Let w be the first 64 bits of a random number in [0, 1), so that 2**64
+    times this number is in [w, w + 1), and let q = 2**64 exp(-g) for the exact g. The double u differs from w by at most
+    2**-53 w. If g <= 46, the errors of g and of the exponential are so small that abs(p - q) < 0.8 * 2**-32 p. Otherwise
+    p and q are below 1. So u >= p + 2**-32 p + 2 implies w > q, and u <= p - 2**-32 p - 2 implies w + 1 < q.
     """
     words = _random_bits.words(g.size)
     with np.errstate(all="ignore"):
         u, p = words.astype(float), np.ldexp(np.exp(-g), 64)
-    heads = u < p
-    for i in np.flatnonzero(np.abs(u - p) <= _DOUBT * p + 2).tolist():
+        heads: Bools = u < p
+        doubtful = np.flatnonzero(np.abs(u - p) <= _DOUBT * p + 2)
+    for i in doubtful.tolist():
         heads[i] = _less(int(words[i]), exact(i))
     return heads
 
