@@ -130,10 +130,10 @@ def _heads(g: Array, exact: Callable[[int], Fraction]) -> Bools:
 
     The entries of `g` may be rounded, with errors of at most 2**-40 * (1 + g); exact(i) is the exact value of g[i].
 
-    Proof that doubles decide rightly where they do. Let w be the first 64 bits of a random number in [0, 1), so that 2**64
-    times this number is in [w, w + 1), and let q = 2**64 exp(-g) for the exact g. The double u differs from w by at most
-    2**-53 w. If g <= 46, the errors of g and of the exponential are so small that abs(p - q) < 0.8 * 2**-32 p. Otherwise
-    p and q are below 1. So u >= p + 2**-32 p + 2 implies w > q, and u <= p - 2**-32 p - 2 implies w + 1 < q.
+    Proof that doubles decide rightly where they do. Let w be the first 64 bits of a random number in [0, 1), so that
+    2**64 times this number is in [w, w + 1), and let q = 2**64 exp(-g) for the exact g. The double u differs from w by
+    at most 2**-53 w. If g <= 46, the errors of g and of the exponential are so small that abs(p - q) < 0.8 * 2**-32 p.
+    Otherwise p and q are below 1. So u >= p + 2**-32 p + 2 implies w > q, and u <= p - 2**-32 p - 2 implies w + 1 < q.
     """
     words = _random_bits.words(g.size)
     with np.errstate(all="ignore"):
