@@ -101,7 +101,7 @@ def clipping(
     Parameters
     ----------
     sigma : ndarray, shape (d,)
-        Standard deviations of the coordinates, > 0.
+        Standard deviations of the coordinates, > 0 and at most 1e130, in the units of the data.
     n : float
         Number of rows, from 1 to 2**53. An expected number need not be whole.
     scaling : ndarray, shape (d,)
@@ -275,7 +275,7 @@ def loss_of_a_row(
     Parameters
     ----------
     sigma : ndarray, shape (d,)
-        Standard deviations of the coordinates, > 0.
+        Standard deviations of the coordinates, > 0 and at most 1e130, in the units of the data.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     clip_norm : float
@@ -343,18 +343,18 @@ def _checked(
     `offset` and `copies` are returned as vectors of the length of `sigma`. `scaling` and `clip_norm` are divided by a
     power of two near the largest entry of `sigma` times `scaling`, so that no squares of these products overflow.
     """
-    sigma, scaling, factors = vector(sigma=sigma), vector(scaling=scaling), vector(factors=factors)
+    sigma, scaling = between(0.0, 1e130, sigma=vector(sigma=sigma)), vector(scaling=scaling)
     if scaling.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {scaling.size}")
     if target not in ("sample", "population"):
         raise ValueError(f'target must be "sample" or "population", got {target!r}')
-    offset, copies = between(-1e130, 1e130, offset=offset), positive(copies=copies)  # n**2 offset**2 is a double
+    offset, copies = between(-1e130, 1e130, offset=offset), positive(copies=copies)  # n**2 times a square is a double
     for name, each in (("offset", offset), ("copies", copies)):
         if each.shape not in ((), sigma.shape):
             raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got {each.shape}")
-    exponent = np.max(np.frexp(sigma)[1] + np.frexp(scaling)[1])
-    clip_norm = float(np.ldexp(scalar(positive, clip_norm=clip_norm), -exponent))
-    return sigma, np.ldexp(scaling, -exponent), clip_norm, offset + 0 * sigma, copies + 0 * sigma, factors
+    power = np.max(np.frexp(sigma)[1] + np.frexp(scaling)[1])
+    clip_norm = float(np.ldexp(scalar(positive, clip_norm=clip_norm), -power))
+    return sigma, np.ldexp(scaling, -power), clip_norm, offset + 0 * sigma, copies + 0 * sigma, vector(factors=factors)
 
 
 def best_clip_norm(
@@ -375,7 +375,7 @@ def best_clip_norm(
         Function of the clip norm C that returns the total variance of the noise. The variance must
         be convex in C and grow at least in proportion to C.
     sigma : ndarray, shape (d,)
-        Standard deviations of the coordinates, > 0.
+        Standard deviations of the coordinates, > 0 and at most 1e130, in the units of the data.
     n : float
         Number of rows, from 1 to 2**53. An expected number need not be whole.
     scaling : ndarray, shape (d,)

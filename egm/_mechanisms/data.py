@@ -770,16 +770,17 @@ class GaussianDataMechanism(Mechanism):
             raise ValueError("a confidence radius needs a public number of rows: see the method interval of a release")
         fail = 1 - scalar(probability, level=level)
         std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._joint.stretch, self._doubts
-        one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
+        shares = np.geomspace(1e-9, 1 - 1e-9, 400)
         if self.noise_law == "gaussian":
             of_noise = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares)))
         else:
             of_noise = std / np.sqrt(self.noise_size + 1) * gammainccinv(self.noise_size, fail * (1 - shares))
         radii = []
         for factor in factors:
-            spread = factor * self.b * self.sigma
-            variance, squared_bias = forecast.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
-            radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
+            lost = forecast.loss_of_a_row(factor * self.sigma, self.b, self.clip_norm, offset)
+            spread, bias = norms.norms(self.b * np.sqrt(lost))  # whose squares need not be doubles
+            of_clipping = spread * np.sqrt(self.n / (fail * shares))
+            radii.append(np.min(of_noise + of_clipping) + self.n * bias)
         return float(max(radii))
 
     def _parts(self, centered_std: Array, n: float, count_std: float) -> Parts:

@@ -578,6 +578,7 @@ def test_an_expected_number_of_rows_need_not_be_whole(n):
     ("wrong", "message"),
     [
         ({"sigma": [2.0, 0.0]}, r"sigma\[1\] must be finite and > 0, got 0"),
+        ({"sigma": [2.0, 1e160]}, r"sigma\[1\] must lie between 0.0 and 1e\+130, got 1e\+160"),
         ({"n": 0.5}, "n must lie between 1.0 and 9007199254740992, got 0.5"),
         ({"n": 1e160}, r"n must lie between 1.0 and 9007199254740992, got 1e\+160"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),

@@ -262,6 +262,19 @@ def test_a_confidence_radius_grows_with_the_doubt_about_sigma():
     assert np.all(np.diff(radii) > 0)
 
 
+@pytest.mark.parametrize("exponent", [-300, 300])
+def test_a_confidence_radius_has_the_unit_of_the_clip_norm(exponent):
+    """If the units of `sigma` and `scaling` are both 2**`exponent` times as large, so are radius and clip norm.
+
+    The squares of scaled rows are then no doubles.
+    """
+    ratios = []
+    for unit in (1.0, 2.0**exponent):
+        it = GaussianDataMechanism(SIGMA * unit, 100, 1.0, 1e-6, scaling=unit / SIGMA, clip_probability=0.3)
+        ratios.append(it.confidence_radius(0.95) / it.clip_norm)
+    assert ratios[1] == pytest.approx(ratios[0], rel=1e-12)
+
+
 def test_no_confidence_radius_with_a_noisy_count():
     with pytest.raises(ValueError, match='neighbors must be "replace_one" for a confidence radius'):
         data_mechanism(neighbors="add_remove").confidence_radius(0.9)
