@@ -634,7 +634,10 @@ class GaussianDataMechanism(Mechanism):
         If this noise has the standard deviation r times n, the squared error is larger by about
         3 r**2 to 9 r**2 times the forecast for r up to 0.1, and by more for a larger r. In
         simulations with two columns, epsilon = 1 and delta = 1e-6, it was larger by 1 percent for 200
-        rows, 5 percent for 100, 27 percent for 50 and 80 percent for 40.
+        rows, 5 percent for 100, 27 percent for 50 and 80 percent for 40. If the center is so far off
+        that `center` is a large part of the forecast, the squared error is smaller instead, by up to
+        about 2 r times the forecast. For on average this noise moves the mean away from the center,
+        and clipping moves it towards the center.
 
         Examples
         --------
