@@ -240,12 +240,23 @@ def _numbers(name: str, frame: Any, others: list[int], at_once: bool) -> NDArray
         with np.errstate(all="ignore"):  # a long double may be too large, and a warning could reveal a row
             frame = _cast(frame, others)
             if at_once:
-                return np.asarray(frame.to_numpy())
-            return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
+                return _plain(frame)
+            return np.column_stack([_plain(frame[:, j]) for j in range(frame.shape[1])])
     except MemoryError:
         raise
     except Exception:
         raise TypeError(f"{name} must hold real numbers that its library can convert to an array") from None
+
+
+def _plain(numbers: Any) -> NDArray[Any]:
+    """Return `numbers`, a data frame or a series of the library narwhals, as an array; a missing value becomes NaN.
+
+    With its option "future.distinguish_nan_and_na", pandas makes objects of doubles that Arrow holds if one is missing.
+    """
+    found = np.asarray(numbers.to_numpy())
+    if found.dtype.kind == "O":
+        found = numbers.to_native().to_numpy(dtype=float, na_value=np.nan)
+    return found
 
 
 def _cast(frame: Any, others: list[int]) -> Any:
@@ -313,7 +324,7 @@ def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, li
         rest = _renamed(rest, _numbered_anew(rest.columns, frame.columns))
     found = [frame[:, place[name]] for name in names]
     for name, column in zip(names, found, strict=True):
-        missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
+        missing = np.isnan(_plain(column)) if column.dtype.is_float() else column.is_null().to_numpy()
         if missing.any():
             raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
     return rest.to_native(), list(map(_labels_in, found))

@@ -403,6 +403,22 @@ def test_gaps_are_passed_on_as_nan_where_they_are_allowed(make):
         list(_tables.arranged(make({"a": [1.0, np.inf], "b": [1, 2]}), ("b", "a"), gaps=True))
 
 
+@pytest.mark.parametrize("kind", ["float32", "double", "bool"])
+def test_gaps_of_arrow_are_nan_also_where_pandas_tells_them_from_nan(kind):
+    """With the option "future.distinguish_nan_and_na" of pandas, a missing value in a column held by Arrow is NaN, too.
+
+    If missing values are not allowed, the errors are the usual ones, also for a column with the persons of the rows.
+    """
+    held = pd.DataFrame({"a": pd.array([1, None], dtype=f"{kind}[pyarrow]"), "b": [1.0, 2.0]})
+    with pd.option_context("future.distinguish_nan_and_na", True):
+        (block,) = _tables.arranged(held, ("b", "a"), gaps=True)
+        np.testing.assert_array_equal(block, [[1, 1], [2, np.nan]])
+        with pytest.raises(ValueError, match=r"^X\[1, 'a'\] must be finite$"):
+            list(_tables.arranged(held, ("a", "b")))
+        with pytest.raises(ValueError, match=r"^X\[1, 'a'\] must not be missing$"):
+            _tables.split(held, "a")
+
+
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.decimal128(3, 1))])
 def test_an_error_of_a_dask_frame_names_the_column(kind):
     values = pd.Series(np.where(np.arange(N) == 1, np.nan, FLAGS)).astype(kind)
