@@ -49,7 +49,7 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
     ``function(u, *args)`` is minimized over u, element by element. The search begins at the array `start`. Where the
     search fails because the function overflows, the result is `start`.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", under="ignore"):  # the caller may have switched these errors on
         found = elementwise.bracket_minimum(function, start, args=args)
         least = elementwise.find_minimum(function, found.bracket, args=args).x
     return np.where(np.isfinite(least), least, start)

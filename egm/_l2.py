@@ -325,5 +325,6 @@ def coordinate_quantile(tail: float, d: int) -> float:
     def excess(x: float) -> float:
         return float(weights @ ndtr(-x / std)) - tail
 
-    root: float = brentq(excess, 0.0, 40 * float(std[-1]), rtol=1e-12) if excess(0.0) > 0 else 0.0
+    with np.errstate(under="ignore"):  # the caller may have switched this error on
+        root: float = brentq(excess, 0.0, 40 * float(std[-1]), rtol=1e-12) if excess(0.0) > 0 else 0.0
     return root / math.sqrt(d + 1)

@@ -254,6 +254,14 @@ def test_conversions_are_inverse(epsilon, delta):
     assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-9)
 
 
+@pytest.mark.parametrize("conversion", [zcdp_rho, zcdp_epsilon])
+def test_conversions_do_not_depend_on_how_the_caller_handles_floating_point_errors(conversion):
+    level, delta = np.array([0.01, 0.1, 1.0, 3.0])[:, None], np.array([1e-3, 1e-6, 1e-9])
+    found = conversion(level, delta)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(conversion(level, delta), found)
+
+
 def parts(u, delta):
     """Return the number c for which a zCDP cost rho is converted to epsilon = rho alpha + c, for this `delta`.
 

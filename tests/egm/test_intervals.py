@@ -434,6 +434,8 @@ def test_one_coordinate_of_l2_noise():
     assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(laplace, rel=1e-8, abs=1e-9)
     assert coordinate_quantile(0.5, 3) == 0
     assert coordinate_quantile(0.01, 10**6) == pytest.approx(stats.norm.isf(0.01), rel=1e-5)
+    with np.errstate(all="raise"):  # the caller may have switched these errors on
+        assert coordinate_quantile.__wrapped__(0.025, 3) == coordinate_quantile(0.025, 3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
