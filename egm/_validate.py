@@ -315,10 +315,10 @@ def unread(**named: object) -> tuple[int, ...] | None:
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
     elif plain:  # dask and similar libraries would load or compute a slice
         _numeric(name, np.empty(0, dtype))
-    elif not hasattr(value, "__array__"):
+    elif not (hasattr(value, "__array__") and hasattr(value, "__getitem__")):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     else:
-        none = _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
+        none = _numeric(name, value[:0])  # the type of a series, and no entry
         if shape is not None and none.ndim != len(shape):  # a series of arrays
             raise TypeError(f"{name} must be an array of real numbers, and must not hold arrays in its entries")
         if shape is None:  # an array of Arrow

@@ -480,6 +480,12 @@ class Sparse(scipy.sparse.csr_array):
     toarray = read
 
 
+class Thing:
+    """Object of which NumPy can make an array, and which cannot do anything else."""
+
+    __array__ = read
+
+
 WAYS_OUT = {
     "lazy": (frame(make=pl.LazyFrame).map_batches(read), r"got an object of type LazyFrame: X\.collect\(\) is one"),
     "sparse": (Sparse(X), r"got an object of type Sparse: X\.toarray\(\) is one"),
@@ -490,6 +496,7 @@ WAYS_OUT = {
     "another collection": (deque([X]), r"got an object of type deque: make an array of it, or give iter\(X\)"),
     "a mapping": (columns_of(), "got an object of type dict: a data frame of it is one"),
     "a path": ("people.csv", "got an object of type str$"),
+    "a thing": (Thing(), "got an object of type Thing$"),
 }
 
 
