@@ -18,12 +18,13 @@ from egm import _discrete, _random_bits
 from egm._substitutes import replaced
 from egm._types import Array, ArrayLike
 
-__all__ = ["Asked", "Law", "played", "secure", "simulated"]
+__all__ = ["SECURE", "Asked", "Law", "played", "secure", "simulated"]
 
 _NO_NOISE = np.empty(0)
 _LEAST_L2 = 2.0**20  # least standard deviation of secure l2 noise, so that rounding a product changes little of its law
 
-Law: TypeAlias = str  # the name of a method of a Generator, or of a sampler of `egm._discrete`
+Law: TypeAlias = str  # the name of a method of a Generator, or a key of SECURE
+SECURE = {"discrete gaussian": _discrete.gaussian, "discrete laplace": _discrete.laplace}
 # For each number of noise that a release draws: its law, its scale, and which random variance it has (0: none)
 Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 
@@ -95,7 +96,7 @@ class Tape(np.random.Generator):
     def discrete(self, law: Law, scale: float, size: int) -> list[int]:
         """Return the next `size` prescribed numbers, as integers; record `law` and `scale` for each of them.
 
-        In a release, this method is called instead of the sampler of `egm._discrete` with the name `law`.
+        In a release, this method is called instead of SECURE[law].
         """
         if not self.secure:
             raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
@@ -159,8 +160,7 @@ def played(
     """
     tape = Tape(noises, gammas, rng is None)
     substitutes: dict[Callable[..., Any], Callable[..., Any]] = {
-        _discrete.gaussian: functools.partial(tape.discrete, "gaussian"),
-        _discrete.laplace: functools.partial(tape.discrete, "laplace"),
+        **{sampler: functools.partial(tape.discrete, law) for law, sampler in SECURE.items()},
         _random_bits.half_gamma: tape.half_gamma,
         _discrete.index: _refuse("samplers.secure_index"),
         _random_bits.words: _refuse("random bits of the operating system"),
@@ -201,7 +201,7 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
             f"release must draw secure l2 noise with a standard deviation of at least {_LEAST_L2:.0f}, got {least!r}"
         )
     drawn = [_random_bits.half_gamma(round(2 * shape), size) for shape in shapes]
-    numbers = _columns([getattr(_discrete, law)(scale, size) for law, scale, _ in asked], size)
+    numbers = _columns([SECURE[law](scale, size) for law, scale, _ in asked], size)
     noises = np.rint(numbers * _factors(asked, shapes, drawn, size))
     return noises, np.tile(shapes, (size, 1)), noises
 

@@ -27,7 +27,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from egm._tape import Law, played, secure, simulated
+from egm._tape import SECURE, Law, played, secure, simulated
 from egm._types import Array, ArrayLike
 from egm._validate import count, exact, generator, probability, real, scalar
 
@@ -353,4 +353,4 @@ def _unit(law: Law, scale: float) -> float:
     The variable has the given `law` and `scale`. The number is `scale`, or 1 if `scale` is 0. For secure samplers,
     which draw integers, it is the integer nearest to `scale`, but at least 1.
     """
-    return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0
+    return max(float(round(scale)), 1.0) if law in SECURE else scale or 1.0
