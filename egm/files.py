@@ -387,16 +387,14 @@ def from_parquet(
 def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
     """Open a binary file for writing, which appears under its name only when its content is complete and on the disk.
 
-    If something fails earlier, no new file of this name appears, and an old file of this name stays
-    as it was.
+    If something fails earlier, no new file of this name appears, and an old one stays as it was.
 
     Parameters
     ----------
     path : str or path-like
         Name of the file.
     overwrite : bool, default False
-        Whether a regular file of this name may be replaced. The new file takes over the permissions
-        of the old one.
+        Whether a regular file of this name may be replaced. Then the new one gets its permissions.
     last : callable, optional
         Function without arguments that is called when the content is on the disk, just before the
         file gets its name. If the function raises an exception, no new file of this name appears.
@@ -411,7 +409,7 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     FileError
         Before anything is written, if `path` does not end in a name, a file of this name may not be
         replaced, or a file cannot be made in its folder; later, if writing fails or a file of this
-        name has appeared meanwhile.
+        name has appeared meanwhile. What a `with` block raises about another file stays as it is.
 
     Examples
     --------
@@ -426,13 +424,13 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     ...     print(early, path.exists())
     False True
     """
-    target, part = Path(os.path.realpath(path)), None
+    target = Path(os.path.realpath(path))
+    part = target.parent / f".egm-{secrets.token_hex(8)}.part"
     try:
         if not os.path.basename(path):
             raise FileError(f"{path!r}: must end in the name of a file")
         if target.exists() and not (overwrite and target.is_file()):
             raise FileError(f"{path}: exists already" if target.is_file() else f"{path}: is not a regular file")
-        part = target.with_name(f".egm-{secrets.token_hex(8)}.part")
         with open(part, "xb") as file:
             if target.exists():
                 os.chmod(part, target.stat().st_mode & 0o777)
@@ -443,8 +441,9 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
             last()
         place(part, target, overwrite)
     except OSError as error:
+        if error.errno is None or error.filename not in (None, str(part), str(target)):
+            raise
         raise FileError(f"{path}: {error.strerror}") from None
     finally:
-        if part is not None:
-            with contextlib.suppress(OSError):
-                part.unlink()
+        with contextlib.suppress(OSError):
+            part.unlink()

@@ -338,7 +338,7 @@ def table(path: Path, given: Given) -> Source:
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         with contextlib.closing(text.records(blanks)) as records:  # closes the file even if a cell is wrong
             header = "".join(itertools.islice(records, skip))
-            if header and text.cells(text.first, header) != names:
+            if skip and (not header or text.cells(text.first, header) != names):
                 raise FileError(f"{path}: {CHANGED}")
             first, start = text.first + header.count("\n"), 0
             for taken, lines in _blocks(records, rows_in_a_block(width)):

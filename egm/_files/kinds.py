@@ -95,10 +95,10 @@ def parts_of(path: Path) -> list[Path]:
     kind: Parquet files, CSV files with commas (.csv), or with tabs (.tsv). The same error is raised for two files whose
     names differ only by .gz: gunzip can keep the packed file beside the other, and everybody would be counted twice.
     """
-    if not path.is_dir():
-        return [path]
     found, seen = list[Path](), set[str]()
     with reading(path):
+        if not path.is_dir():
+            return [path]
         for folder, _, names in os.walk(path, onerror=_raise, followlinks=True):
             if os.path.realpath(folder) in seen:
                 raise FileError(f"{folder}: leads to a directory that is read already")

@@ -24,14 +24,18 @@ def table(path: Path, given: Given) -> Source:
     The columns are called "1", "2" and so on. `given` is not used.
     """
     array = _mapped(path, 2)
+    held: Any = array.base  # the mmap
+    end = array.offset + array.nbytes
 
     def read(values: list[int], _: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         everything = values == list(range(array.shape[1]))
         for start in range(0, len(array), step := rows_in_a_block(array.shape[1])):
+            if held.size() < end:  # to read beyond the end of a file would end this process
+                raise FileError(f"{path}: is shorter than a moment ago")
             block = np.asarray(array[start : start + step])
             yield doubles(block if everything else block[:, values], copy=True), []
             if hasattr(mmap, "MADV_DONTNEED"):  # otherwise this process would keep all that it has read
-                array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
+                held.madvise(mmap.MADV_DONTNEED)
 
     def require(_: list[int], labels: list[int]) -> None:
         if labels:

@@ -114,7 +114,10 @@ def _opened(path: Path) -> Iterator[Any]:
     except ImportError:
         raise FileError(f"{path}: {_INSTALL}") from None
     try:
-        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or it would hold whole row groups
+        with (
+            pa.OSFile(os.fsencode(path)) as source,  # as text, pyarrow takes no name that is not UTF-8
+            pq.ParquetFile(source, buffer_size=_PAGE, pre_buffer=False) as file,  # or it would hold whole row groups
+        ):
             yield file
     except (pa.ArrowException, OSError) as error:
         number = getattr(error, "errno", None)

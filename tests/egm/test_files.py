@@ -8,7 +8,9 @@ import contextlib
 import csv
 import gzip
 import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -789,11 +791,40 @@ def test_a_file_with_other_columns_than_when_it_was_opened_is_refused(tmp_path, 
     assert np.array_equal(whole_table(it), [[1, 1], [2, 2]])
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_csv_file_that_is_empty_since_it_was_opened_is_refused(saved, name):
+    text = b"a,b\n1,2\n"
+    it = files.rows(saved(gzip.compress(text) if name.endswith("gz") else text, name), ["a", "b"])
+    saved("", name)
+    with pytest.raises(FileError, match=rf"{re.escape(name)}: has other columns than a moment ago$"):
+        list(it)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_numpy_file_that_is_shorter_than_when_it_was_opened_is_refused(saved, order):
+    """No row is taken from behind the end of a file, where there would be zeros, or an end of the process by SIGBUS."""
+    path = saved(np.ones((7, 2), order=order), "t.npy")
+    it, content = files.rows(path), path.read_bytes()
+    for size in (len(content) - 1, 200, 0):
+        path.write_bytes(content[:size])
+        with pytest.raises(FileError, match=r"t\.npy: is shorter than a moment ago$"):
+            list(it)
+    path.write_bytes(content + b"more")
+    assert np.array_equal(whole_table(it), np.ones((7, 2)))
+
+
 def test_a_parquet_file_with_other_types_than_when_it_was_opened_is_refused(saved):
     it = files.rows(saved({"a": [1, 2]}, "t.parquet"))
     saved({"a": ["1", "2"]}, "t.parquet")
     with pytest.raises(FileError, match=r"t\.parquet: has other columns than a moment ago$"):
         list(it)
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+def test_a_name_may_be_no_text_in_any_encoding(tmp_path, kind):
+    path = Path(os.fsdecode(os.fsencode(tmp_path / "t") + b"\xff")).with_suffix(f".{kind}")
+    shutil.copy(write(tmp_path / f"t.{kind}", table()), path)
+    assert np.array_equal(whole_table(files.rows(path, header="auto" if kind == "npy" else "yes")), table())
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -828,6 +859,14 @@ def test_number_that_is_not_finite_is_named(tmp_path, kind, row, value, said):
     name = "2" if kind == "npy" else "body mass"
     with pytest.raises(FileError, match=rf"row {row}, column '{name}': {said}"):
         list(files.rows(write(tmp_path / f"t.{kind}", X)))
+
+
+def test_a_name_that_the_system_does_not_take_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    for name, why in {"long" * 100 + ".csv": "File name too long", "t.csv/t.csv": "Not a directory"}.items():
+        for read in (files.rows, files.vector):
+            with pytest.raises(FileError, match=f"{name}: {why}$"):
+                read(tmp_path / name)
 
 
 def test_null_is_missing(saved):
@@ -1137,6 +1176,17 @@ def test_file_does_not_appear_after_an_error(tmp_path, wrong, overwrite):
     with pytest.raises(wrong):
         half()
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"] * overwrite
+
+
+@pytest.mark.parametrize(
+    "wrong", [TimeoutError("journal: another process has locked it"), PermissionError(13, "Permission denied", "other")]
+)
+def test_an_error_about_another_file_stays_as_it_is(tmp_path, wrong):
+    """An error of the system in the block of `files.whole` is not blamed on the file that the block writes."""
+    with pytest.raises(type(wrong)) as error, files.whole(tmp_path / "out"):
+        raise wrong
+    assert error.value is wrong
+    assert not list(tmp_path.iterdir())
 
 
 def test_file_is_replaced_only_if_asked(tmp_path):
