@@ -58,8 +58,9 @@ _TABLES = (
 _ADDED = "sampling_probability REAL", "count INTEGER"  # columns of `charges` in the format _WITH_SAMPLES, at its end
 _PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
 _STEP = 0.1  # seconds of this time after which a signal, such as Ctrl-C, has its effect
+_LONGEST = 512  # bytes of the path of the file that SQLite keeps beside the journal: it opens no longer one (on Unix)
+_FILES = 3  # that SQLite opens for a charge: the journal, the file beside it, and their folder
 _ERRORS = {
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_IOERR: errno.EIO,
     sqlite3.SQLITE_NOMEM: errno.ENOMEM,
@@ -331,8 +332,8 @@ class Journal:
         use = _process(), object()
         for process, _ in tuple(_uses):
             _require(process)
-        _uses.add(use)
         try:
+            _uses.add(use)
             address = f"{path.resolve().as_uri()}?mode=rw"
             with contextlib.closing(
                 sqlite3.connect(address, timeout=_STEP, isolation_level=None, uri=True, factory=_Connection)
@@ -341,12 +342,12 @@ class Journal:
                 connection.execute("PRAGMA fullfsync = ON")  # for macOS, where a plain sync may stay in the drive
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if the text of an error is damaged, too
-            raise self._translated(error) from None
+            raise self._translated(error, path) from None
         finally:
             _uses.discard(use)
 
-    def _translated(self, error: Exception) -> Exception:
-        """Return the exception with which an exception of SQLite, `error`, is replaced.
+    def _translated(self, error: Exception, path: Path) -> Exception:
+        """Return the exception with which an exception of SQLite for the file at `path`, `error`, is replaced.
 
         It is a JournalError, an OSError or a TimeoutError.
         """
@@ -355,8 +356,9 @@ class Journal:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
         if code & 0xFF == sqlite3.SQLITE_BUSY:
             return TimeoutError(f"journal {self.name}: another process has locked it for {_PATIENCE:g} seconds")
-        if code & 0xFF in _ERRORS:
-            return OSError(_ERRORS[code & 0xFF], f"{os.strerror(_ERRORS[code & 0xFF])} ({error})", str(self.path))
+        number = _obstacle(path) if code & 0xFF == sqlite3.SQLITE_CANTOPEN else _ERRORS.get(code & 0xFF)
+        if number is not None:
+            return OSError(number, f"{os.strerror(number)} ({error})", str(self.path))
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
@@ -400,6 +402,23 @@ def _require(process: _Process) -> None:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 
 
+def _obstacle(path: Path) -> int:
+    """Return the number of the error for which SQLite could not open the file at `path` or another one beside it.
+
+    SQLite does not tell this number, so the likely reasons are tried: a path that is too long for SQLite, and a process
+    or a system that has too many open files. Otherwise the file or its folder has permissions that forbid it.
+    """
+    if len(os.fsencode(f"{path.resolve()}-journal")) > _LONGEST:
+        return errno.ENAMETOOLONG
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(_FILES):
+                stack.enter_context(open(os.devnull))
+    except OSError as error:
+        return error.errno or errno.EACCES
+    return errno.EACCES
+
+
 def _digest(*values: Any) -> str:
     """Return the SHA-256 digest of all `values` together, as a text of hexadecimal digits."""
     return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
@@ -420,7 +439,8 @@ def _content(connection: sqlite3.Connection) -> _State:
     if (found := pragma("user_version")) not in (_FORMAT, _WITH_SAMPLES):
         known = f"{_FORMAT} and {_WITH_SAMPLES} are known"
         raise JournalError(f"its format is {found}, and {known}: another version of egm has made it")
-    tables, known_tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")], list(_TABLES)
+    rows = connection.execute("SELECT sql FROM sqlite_master").fetchall()  # at once: an open cursor keeps its lock
+    tables, known_tables = [sql for (sql,) in rows], list(_TABLES)
     if found == _WITH_SAMPLES:
         known_tables[1] = ", ".join([known_tables[1].removesuffix(")"), *_ADDED]) + ")"
     if tables != known_tables or pragma("journal_mode") != "delete" or pragma("integrity_check") != "ok":

@@ -4,6 +4,7 @@ The tests use several processes and threads, crashes, full disks, and damaged or
 """
 
 import dataclasses
+import errno
 import os
 import pickle
 import random
@@ -12,10 +13,11 @@ import resource
 import signal
 import sqlite3
 import stat
+import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
@@ -466,6 +468,38 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(path):
     assert granted > 20
 
 
+def test_an_interruption_leaves_no_lock(path, monkeypatch):
+    """If Ctrl-C comes while a budget's file is read, the file can be used again, even if the traceback is kept.
+
+    A notebook keeps the traceback, and with it all variables of the functions that were interrupted.
+    """
+    monkeypatch.setattr(journal, "_PATIENCE", 0.0)
+    budget, kept, passed, line = Budget(path, rho=1e6), [], 0, 0
+
+    def trace(frame, event, _):
+        nonlocal passed
+        if frame.f_code.co_qualname.startswith("_content"):
+            passed += event == "line"
+            if passed == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    while passed >= line:
+        passed, line, before = 0, line + 1, sys.gettrace()
+        sys.settrace(trace)
+        try:
+            budget.charge(adaptive(0.125))
+        except KeyboardInterrupt as error:
+            kept.append(error)
+        finally:
+            sys.settrace(before)
+        with Budget(path)._store.changing():
+            pass
+    assert len(Budget(path).history) == 1
+    assert len(kept) == line - 1 > 20
+
+
 def cut_short(path):
     """Leave the budget's file `path` as after a crash during a write, and return the path of SQLite's rollback file.
 
@@ -788,3 +822,30 @@ def test_places_where_no_journal_can_be_are_named(tmp_path):
             Budget(path, rho=0.5)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["dangling", "pipe"]
     assert made(long).spent == 0.25
+
+
+def test_an_error_says_what_keeps_sqlite_from_a_file(tmp_path, path):
+    """If SQLite cannot open a file, the OSError gives the reason: too many open files, or too long a path for SQLite.
+
+    A process that has too many open files can record a cost again as soon as it has closed some.
+    """
+    deep = tmp_path.joinpath(*["long" * 50] * 3)
+    deep.mkdir(parents=True)
+    with pytest.raises(OSError, match=re.escape(repr(str(deep / "journal")))) as error:
+        Budget(deep / "journal", rho=0.5)
+    assert (error.value.errno, os.listdir(deep)) == (errno.ENAMETOOLONG, [])
+    budget, (soft, hard) = Budget(path, rho=0.5), resource.getrlimit(resource.RLIMIT_NOFILE)
+    for free in (0, 1):
+        with ExitStack() as stack:
+            stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+            others = []
+            with suppress(OSError):
+                while True:
+                    others.append(stack.enter_context(open(os.devnull)))
+            for other in others[:free]:
+                other.close()
+            with pytest.raises(OSError, match=re.escape(repr(str(path)))) as error:
+                budget.charge(adaptive(0.125))
+        assert error.value.errno == errno.EMFILE
+    assert fill(budget, adaptive(0.125)) == 4
