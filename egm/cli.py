@@ -117,7 +117,7 @@ def _code(argv: Sequence[str] | None, stops: Stops) -> int:
         if "--debug" in (sys.argv[1:] if argv is None else argv):
             tell("\n".join(map(visible, traceback.format_exc().splitlines())))
         told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
-        return complain(told, 1)
+        return complain(f"{told}{stops.note}", 1)
 
 
 def _sum(args: Namespace) -> None:

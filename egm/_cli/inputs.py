@@ -35,6 +35,7 @@ from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon, zcdp_rho
 
 __all__ = [
+    "absence",
     "adaptive_mechanism",
     "bounds",
     "center_of_rows",
@@ -138,8 +139,8 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     """Return the keys of the groups: the value of --keys, split at its commas, or the lines of the file that it names.
 
     The keys are texts or, if the labels of groups in `table` are dates, dates. Raise a `Mistake`, an error for the
-    user, if the type of the labels shows that no label can be one of the keys, or if --keys seems to be the name of a
-    text file that does not exist: this name, taken as a key, would be a group without rows.
+    user, if the type of the labels shows that no label can be one of the keys, if a key is no text, or if --keys seems
+    to be the name of a text file that does not exist: this name, taken as a key, would be a group without rows.
     """
     lines = list[str]()
     if not os.path.exists(args.keys):
@@ -156,6 +157,8 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     found = [key.strip() for key in found if key.strip()]
     if not found:
         raise Mistake(f"--keys {args.keys!r}: must be keys with commas between them, or a file with one on each line")
+    if re.search("[\ud800-\udfff]", "".join(found)):  # bytes of the command line that are no text
+        raise Mistake(f"--keys {args.keys!r}: must have Unicode characters only")
     kind = "U" if table.label_types is None else table.label_types([args.by])[0].kind
     if kind == "f":
         raise Mistake(f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts")
@@ -255,12 +258,23 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if is_path(args, name)}
         for name, path in found.items():
-            if not os.path.exists(path):
+            if (why := absence(path)) is not None:
                 number = ", and no number, as 44.5 is" if name in ("center", "center_std") else ""
-                raise Mistake(f"{spelled(name)} {path}: No such file{number}")
+                raise Mistake(f"{spelled(name)} {path}: {why}{number}")
         args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
     vectors: dict[str, Vector] = args.vectors
     return vectors
+
+
+def absence(path: str) -> str | None:
+    """Return why no file is found at `path`, as a text such as "No such file", or None if there is one."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, ValueError):  # the latter for a null character
+        return "No such file"
+    except OSError as wrong:
+        return wrong.strerror
+    return None
 
 
 def _of_release(path: str, name: str) -> Vector | None:
@@ -271,6 +285,8 @@ def _of_release(path: str, name: str) -> Vector | None:
     `Mistake` if a .json file is no release, or if the vector is missing, has not one finite number for each column, or
     has numbers for the vectors of a basis instead. Raise a FileError if two columns have the same name.
     """
+    if not os.path.isfile(path):  # to open a pipe could wait forever
+        return None
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -299,7 +315,7 @@ def _of_release(path: str, name: str) -> Vector | None:
             raise ValueError
     except Mistake:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
     refuse_twins(Path(path), names)
     return names, numbers

@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from egm._cli.inputs import explained
+from egm._cli.inputs import absence, explained
 from egm._cli.terminal import Mistake
 from egm.adaptive import AdaptiveDataMechanism
 from egm.budget import Budget, Charge, Loss
@@ -69,8 +69,8 @@ def opened(args: Namespace) -> Budget | None:
 
 def _existing(path: str) -> Budget:
     """Return the budget in the file at `path`; raise a `Mistake`, an error for the user, if there is no such file."""
-    if not os.path.exists(path):
-        raise Mistake(f"{path}: No such file (egm budget new makes one)")
+    if (why := absence(path)) is not None:
+        raise Mistake(f"{path}: {why}{' (egm budget new makes one)' if why == 'No such file' else ''}")
     with _explained(path):
         return Budget(path)
 
@@ -85,8 +85,13 @@ def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> 
         return
     if args.simulate is None and not isinstance(mechanism, AdaptiveDataMechanism):
         mechanism.check_noise(None)
-    with _explained(args.budget):
-        budget.charge(mechanism, label=args.label, sampling_probability=getattr(args, "sample", None))
+    args.stops.note = f" (perhaps with a charge to {args.budget}: egm budget show tells)"  # if a signal comes now
+    try:
+        with _explained(args.budget):
+            budget.charge(mechanism, label=args.label, sampling_probability=getattr(args, "sample", None))
+    except Exception:
+        args.stops.note = ""
+        raise
     args.stops.note = f" (the charge to {args.budget} stays)"
 
 

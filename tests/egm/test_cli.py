@@ -1110,6 +1110,9 @@ BAD = [  # command line, message
     (("plan", "--sigma", {"b.csv": "15,5\n700,25\n"}, *PLAN[3:]), "b.csv: .* or one number with a decimal comma"),
     (("sum", "data.csv", "--sigma", "none", *BUDGET), "none: No such file"),  # "none" is an option of --scaling only
     ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
+    ((*SUM, "--sigma", "data.csv/s.csv"), "--sigma data.csv/s.csv: Not a directory"),
+    ((*SUM, "--sigma", {"pipe": os.mkfifo}), "pipe: is not a regular file"),
+    ((*SUM, "--sigma", {"deep.json": "[" * 100_000}), "--sigma deep.json: is no release with such numbers"),
     ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
     ((*SUM, "--neighbors", "all"), "--neighbors: invalid choice: 'all'"),
     ((*SUM, "--simulate", "x"), "--simulate: must be a whole number >= 0, got 'x'"),
@@ -1122,6 +1125,7 @@ BAD = [  # command line, message
     (("sum", "data.npy", *SUM[2:], "--rows", "5"), "data.npy: has 400 rows, --rows says 5"),
     ((*SUM, "--neighbors", "add_remove"), "--rows is required with --neighbors add_remove"),
     (("sum", "nobody.csv", *SUM[2:]), "nobody.csv: No such file or directory"),
+    (("sum", "long" * 100 + ".csv", *SUM[2:]), "longlong.csv: File name too long"),
     (("sum", ".", *SUM[2:]), r"\.: is a directory"),
     (("sum", "/dev/null", *SUM[2:]), "/dev/null: is not a regular file"),
     (("sum", "loop.csv", *SUM[2:]), "loop.csv: Too many levels of symbolic links"),
@@ -1139,6 +1143,7 @@ BAD = [  # command line, message
     *(((*SUM, *BY_PAY, "--keys", keys), "--keys .*: must be keys with commas") for keys in ("", ",", "10\n11", '"')),
     ((*SUM, *BY_PAY, "--keys", {"none.txt": "\n \n"}), "--keys 'none.txt': must be keys with commas"),
     ((*SUM, *BY_PAY, "--keys", "regoins.txt"), "--keys regoins.txt: No such file"),
+    ((*SUM, *BY_PAY, "--keys", "a,b\udcff", "--output", "x.parquet"), r"--keys 'a,b\\udcff': must have Unicode char"),
     (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
     (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
     *(
@@ -1359,6 +1364,7 @@ BAD_FILES = [
     ((*SUM, "--sigma", "parts"), "parts: is a directory"),
     ((*SUM, "--sigma", "semi.csv", "--delimiter", ","), "semi.csv: line 1 has no comma, but ';'; columns must have"),
     ((*SUM, "--budget", "no.budget"), r"no.budget: No such file \(egm budget new makes one\)"),
+    ((*SUM, "--budget", "data.csv/b.budget"), "egm: data.csv/b.budget: Not a directory$"),
     ((*SUM, "--budget", "notes.budget"), "notes.budget: journal .* it is not a journal"),
     ((*SUM, "--budget", "parts"), "parts: journal 'parts': it is not a regular file"),
     ((*SUM, "--budget", "old.budget"), "its format is 1, and 2 and 3 are known: another version of egm has made it"),
@@ -1959,6 +1965,8 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
     assert (code, out) == (1, b"")
     assert "Traceback" in err[0]
     assert "age 42" in "".join(err)
+    egm("budget", "new", "b.budget", "--rho", "1")
+    assert egm(*SUM, "--budget", "b.budget")[2][0].endswith(" (the charge to b.budget stays)")
 
 
 def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
@@ -2069,6 +2077,31 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
         assert egm(*SUM, *output) == (SIGNALS[number], b"", said)
     assert sorted(folder.iterdir()) == before
     assert handlers == [signal.getsignal(number) for number in SIGNALS]
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_signal_during_a_charge_is_told_with_it(egm, monkeypatch, is_recorded):
+    """If a signal stops `egm sum` while a budget records the cost, the message does not hide that it may be recorded.
+
+    `is_recorded` says whether the cost is on the disk when the signal comes. A cost that is refused is not mentioned.
+    """
+    egm("budget", "new", "b.budget", "--rho", "0.03")
+    charge = Budget.charge
+
+    def interrupted(*arguments, **options):
+        if is_recorded:
+            charge(*arguments, **options)
+        signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Budget, "charge", interrupted)
+        said = ["egm: terminated (perhaps with a charge to b.budget: egm budget show tells)"]
+        assert egm(*SUM, "--budget", "b.budget", "--output", "out.csv") == (143, b"", said)
+    assert len(Budget("b.budget").history) == is_recorded
+    if is_recorded:
+        code, _, err = egm(*SUM, "--budget", "b.budget")
+        assert (code, "a charge" in err[0]) == (2, False)
 
 
 @pytest.mark.usefixtures("heard")
