@@ -16,6 +16,9 @@ from tools.execute import ROOT, chapters, execute_all
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OFFLINE = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+# Milliseconds in which a page must be loaded, or reach a condition. On two busy processors the longest chapters load in
+# ten seconds, and a machine that is five times as slow would miss Playwright's own limit, which is 30 seconds.
+PATIENCE = 180_000
 # Pages that Sphinx makes by itself.
 MADE_BY_SPHINX = ["genindex", "search"]
 
@@ -108,7 +111,9 @@ def browser(do_without):
         do_without(f"no browser found, looked for {', '.join(BROWSERS)}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=OFFLINE)
-        yield browser.new_context(offline=True)
+        context = browser.new_context(offline=True)
+        context.set_default_timeout(PATIENCE)
+        yield context
         browser.close()
 
 

@@ -448,7 +448,7 @@ def test_search_shows_the_names_of_commands(book, browser):
         for command in ("adaptive", "budget show"):
             page.goto(f"{page.url.partition('?')[0]}?q={command}")
             found = page.locator("#search-results li a[href*='command-line']")
-            found.first.wait_for()
+            page.get_by_text("Search finished").wait_for()
             assert f"egm {command}" in found.all_inner_texts()
             assert max(map(len, found.all_inner_texts())) < 60
 

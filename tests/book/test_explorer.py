@@ -16,6 +16,7 @@ from egm import GaussianDataMechanism, bases, calibration, scaling
 from egm.gx2 import isf, sf
 from egm.study.plots import COLORS, STYLES
 from egm.study.tables import zipf_sigma
+from tests.book.conftest import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # any delta can be explored
 
@@ -121,6 +122,7 @@ def explorer(book, browser):
     The tests fail at the end if a script of the page has raised an error.
     """
     page = browser.browser.new_page(viewport={"width": 1280, "height": 900})  # a profile of its own
+    page.set_default_timeout(PATIENCE)
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((book / "book" / "explorer.html").as_uri())
@@ -131,7 +133,12 @@ def explorer(book, browser):
 
 @pytest.fixture
 def page(explorer):
-    """Set the page `explorer` back to the setting with which it opens, and return the page."""
+    """Set the page `explorer` back to the window and the setting with which it opens, and return the page.
+
+    So a test may leave another window or another setting behind, also if it fails.
+    """
+    explorer.emulate_media(media="screen")
+    resize(explorer, 1280)
     start(explorer)
     return explorer
 
@@ -143,10 +150,12 @@ def opened(book, browser, address):
     `address` is the end of the address that contains the setting, such as "#alpha=1&d=10".
     """
     page = browser.new_page()
-    page.goto((book / "book" / "explorer.html").as_uri() + address)
-    settle(page)
-    yield page
-    page.close()
+    try:
+        page.goto((book / "book" / "explorer.html").as_uri() + address)
+        settle(page)
+        yield page
+    finally:
+        page.close()
 
 
 def type_in(page, **values):
@@ -186,6 +195,21 @@ def choose_clip(page, p):
 def settle(page):
     """Wait until the explorer has computed and shows its results; `page` is the explorer in the browser."""
     page.locator(".explorer-results[aria-busy=false]").wait_for()
+
+
+# Whether the window has some width, no transition of the theme still changes the width of the results, and each figure
+# has been drawn for the width that it has now.
+DRAWN = """(width) => {
+  const figures = [...document.querySelectorAll(":is(#egm-explorer, #egm-pair) figure")];
+  const drawn = figures.every((one) => Math.abs(one.clientWidth - one.firstChild.clientWidth) < 1);
+  return innerWidth === width && document.getAnimations().length === 0 && drawn;
+}"""
+
+
+def resize(page, width):
+    """Give the window of the explorer a width in pixels, and wait until `page` shows the figures for this width."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_function(DRAWN, arg=width)
 
 
 def number(text):
@@ -612,23 +636,36 @@ def test_gain_is_drawn(page, scaling, alpha):
     assert ("optimal" in title) == (scaling == "optimal")
 
 
+# Types a number of coordinates and looks at the figure of the gain as soon as the results have changed; returns the
+# color of its curve and the word on it, or null if the curve is not marked as outdated.
+OUTDATED = """new Promise((done) => {
+  const look = () => {
+    const line = document.querySelector("#explorer-gains[aria-busy=true] polyline");
+    done(line && [getComputedStyle(line).stroke, getComputedStyle(line.closest("figure"), "::after").content]);
+  };
+  new MutationObserver(look).observe(document.querySelector(".explorer-results"), { childList: true });
+  const field = document.querySelector("#explorer-d");
+  field.value = "97";
+  field.dispatchEvent(new Event("input"));
+})"""
+
+
 def test_old_curve_stays_until_the_new_one_is_there(page):
     """While the explorer computes the curve of the gain for a new setting, it still shows the old curve, in gray.
 
     A word says that the new curve is being computed. The gain is the variance of the noise without scaling over that
     with scaling. A scaling multiplies the coordinates before clipping and noise.
     """
-    page.locator("#explorer-gains[aria-busy=false]").wait_for()
     page.check("#explorer-scaling-optimal")
-    type_in(page, d=971)
-    gray = page.locator("#explorer-gains[aria-busy=true] polyline").first
-    assert gray.evaluate("line => getComputedStyle(line).stroke") != "rgb(0, 114, 178)"
-    word = "figure => getComputedStyle(figure, '::after').content"
-    assert page.locator("#explorer-gains[aria-busy=true]").evaluate(word) == '"Computing …"'
+    settle(page)
     chart = page.locator("#explorer-gains[aria-busy=false]")
     chart.wait_for()
+    color, word = page.evaluate(OUTDATED)
+    assert color != "rgb(0, 114, 178)"
+    assert word == '"Computing …"'
+    chart.wait_for()
     assert chart.locator("polyline").count() == 2
-    assert chart.evaluate(word) == "none"
+    assert chart.evaluate("figure => getComputedStyle(figure, '::after').content") == "none"
 
 
 def test_colors_are_those_of_the_figures(explorer):
@@ -697,8 +734,6 @@ EXTREMES = [
     "#alpha=1&basis=turned&ratio=1&r=0.99&angle=-45&p=1e-12",
     "#alpha=1&basis=turned&ratio=0.7&r=0.3&angle=-12.3",
 ]
-# Waits until the browser has drawn two frames, and so the figures for a new width of the window.
-DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # Lists texts that leave the frame of their figure, labels of lines that overlap, figures that leave the page, and axes
 # with ticks that are less than two pixels apart.
 STRAY = """() => {
@@ -731,38 +766,35 @@ STRAY = """() => {
 
 
 @pytest.mark.parametrize("address", EXTREMES, ids=lambda address: address[:100])
-def test_no_label_leaves_the_frame(explorer, address):
+def test_no_label_leaves_the_frame(page, address):
     """For extreme settings, each text in a figure of the explorer is inside the figure, and no labels of lines overlap.
 
     Nor do the ticks of an axis become one bar: they are at least two pixels apart.
 
     `address` has the setting. When the window becomes as narrow as a phone, the figures are drawn again.
     """
-    visit(explorer, address)
+    visit(page, address)
     for width in (1280, 390):
-        explorer.set_viewport_size({"width": width, "height": 900})
-        explorer.evaluate(DRAWN)
-        assert explorer.locator("#egm-explorer svg text").count() > 9
-        assert explorer.evaluate(STRAY) == []
-        assert explorer.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    explorer.set_viewport_size({"width": 1280, "height": 900})
+        resize(page, width)
+        assert page.locator("#egm-explorer svg text").count() > 9
+        assert page.evaluate(STRAY) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize(("width", "rows"), [(1280, [3] * 4), (1920, [3] * 4), (390, [1, 2, 2, 2, 2, 1, 2])])
-def test_cards_fill_their_rows(explorer, width, rows):
+def test_cards_fill_their_rows(page, width, rows):
     """The cards of the explorer, boxes with one number each, stand in full rows, and contain their numbers.
 
     On a phone, the first card of each panel has a row of its own. `width` is the width of the window in pixels, and
     `rows` has the numbers of cards in the rows, from top to bottom.
     """
-    explorer.set_viewport_size({"width": width, "height": 900})
-    visit(explorer, "#alpha=1&sigma=1e-90,3.3&p=best&scaling=none&offset=0.1&n=999999937")
-    boxes = [card.bounding_box() for card in explorer.locator(".explorer-card").all()]
+    resize(page, width)
+    visit(page, "#alpha=1&sigma=1e-90,3.3&p=best&scaling=none&offset=0.1&n=999999937")
+    boxes = [card.bounding_box() for card in page.locator(".explorer-card").all()]
     tops = [box["y"] for box in boxes]
     assert [tops.count(top) for top in sorted(set(tops))] == rows
-    inner = [output.bounding_box() for output in explorer.locator(".explorer-card output").all()]
+    inner = [output.bounding_box() for output in page.locator(".explorer-card output").all()]
     assert all(a["x"] + a["width"] <= b["x"] + b["width"] for a, b in zip(inner, boxes, strict=True))
-    explorer.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
@@ -787,6 +819,7 @@ def test_large_numbers_have_separators(page):
     """
     type_in(page, n=1234567, d=1000, alpha=0.3, epsilon=0.05)
     page.evaluate("document.querySelector('#egm-explorer details').open = true")
+    page.locator("#egm-explorer tbody tr").nth(999).wait_for()
     assert page.input_value("#explorer-n") == "1234567"
     assert page.get_attribute("#explorer-n-slider", "aria-valuetext") == "1,234,567"
     assert "1,234,567" in page.locator("label[for=explorer-n]").inner_text()
@@ -920,14 +953,13 @@ def test_a_new_width_keeps_the_focus_and_the_scroll_positions(page):
     page.keyboard.press("End")
     page.wait_for_function("box => box.scrollTop > 0", arg=box)
     place = box.evaluate("box => box.scrollTop")
-    page.set_viewport_size({"width": 800, "height": 900})
-    page.wait_for_function("drawing => !drawing.isConnected", arg=drawing)
+    resize(page, 800)
+    assert not drawing.evaluate("drawing => drawing.isConnected")
     assert box.evaluate("box => document.activeElement === box")
     assert box.evaluate("box => box.scrollTop") >= place
     drawings = page.eval_on_selector_all("#egm-explorer svg", "all => all.map((one) => one.clientWidth)")
     assert len(drawings) == 2
     assert max(drawings) <= page.eval_on_selector(".explorer-results", "results => results.clientWidth")
-    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
