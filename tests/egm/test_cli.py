@@ -2461,7 +2461,7 @@ def started(*argv, modules=""):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "delays"), [(signal.SIGINT, (0.0, 0.6, None)), (signal.SIGTERM, (0.3, 1.0, None))])
+@pytest.mark.parametrize(("number", "delays"), [(signal.SIGINT, (0.0, 0.6, None)), (signal.SIGTERM, (0.0, 1.0, None))])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number, delays):
     """If a signal stops `egm sum`, either the whole output file exists or none, and never a temporary file.
 

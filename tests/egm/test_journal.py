@@ -284,7 +284,7 @@ def test_a_lock_that_is_kept_is_an_error(path, monkeypatch):
 
 def test_signals_are_handled_while_a_charge_waits(path, monkeypatch):
     """While a charge waits for the lock of its file, Python calls the handler of a signal, here one that unlocks it."""
-    monkeypatch.setattr(journal, "_PATIENCE", 3.0)
+    monkeypatch.setattr(journal, "_PATIENCE", 30.0)
     budget = Budget(path, epsilon=1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         before = signal.signal(signal.SIGALRM, lambda *_: other.execute("ROLLBACK"))
