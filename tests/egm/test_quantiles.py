@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 
 from egm import samplers
 from egm.quantiles import epsilon_of_rho, interval, quantile, secure_quantile
+from tests.egm.test_samplers import LEVEL, fit
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values outside the range [-2, 5] of the tests
 
@@ -98,24 +99,24 @@ def law(counts, q, epsilon):
 @PATHS
 @pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
 def test_intervals_have_the_promised_law(path, q):
-    rng, draws = np.random.default_rng(5) if path == "simulated" else None, 6000
-    drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(draws)]
-    assert stats.chisquare(np.bincount(drawn, minlength=len(COUNTS)), draws * law(COUNTS, q, 1.3)).pvalue > 1e-4
+    rng = np.random.default_rng(5) if path == "simulated" else None
+    drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(12_000)]
+    assert fit(np.bincount(drawn, minlength=len(COUNTS)), law(COUNTS, q, 1.3)) > LEVEL
 
 
 @pytest.mark.slow
 def test_secure_quantiles_have_the_promised_law():
     """`secure_quantile` draws each of its equally spaced points with the documented probability.
 
-    A point stands for all values from the previous point to itself. The p-value of a chi-square test is above 1e-4.
+    A point stands for all values from the previous point to itself. The test of fit is the one of the samplers.
     """
-    points, draws = np.arange(-2.0, 5.0, 0.25), 4000
+    points, draws = np.arange(-2.0, 5.0, 0.25), 8000
     places = [np.argmax(np.append(value <= points[:-1], True)) for value in VALUES]
     p = law(np.bincount(places, minlength=points.size), 0.5, 1.5)
     drawn = secure_quantile(np.tile(VALUES[:, None], draws), 0.5, -2.0, 5.0, 1.5, 0.25)
-    counts = [np.sum(drawn == point) for point in points]
+    counts = np.array([np.sum(drawn == point) for point in points])
     assert np.sum(counts) == draws
-    assert stats.chisquare(counts, draws * p).pvalue > 1e-4
+    assert fit(counts, p) > LEVEL
 
 
 @pytest.fixture
