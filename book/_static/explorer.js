@@ -432,7 +432,7 @@
   }
 
   function figures({ asked, found }, width) {
-    const wide = width > 700 ? Math.floor((width - 24) / 2) : width, js = found.sigma.map((_, j) => j + 1);
+    const wide = width >= 700 ? Math.floor((width - 24) / 2) : width, js = found.sigma.map((_, j) => j + 1);
     const noises = [
       { kind: "row", values: found.sigma, text: "σ_j of a row" },
       { kind: asked.scaling, values: found.noiseStd, text: "noise in the sum" },
@@ -619,7 +619,7 @@
     if (now === shownPair) return; // also so that nothing is read out again
     shownPair = now;
     const { columns, chosen, law, p, multiplier } = egm.pair(asked);
-    const wide = width > 700 ? Math.floor((width - 24) / 2) : width;
+    const wide = width >= 700 ? Math.floor((width - 24) / 2) : width;
     const angle = counted(Number(((chosen.angle * 180) / Math.PI).toFixed(1))), degrees = `${angle.replace("-", "−")}°`;
     const ellipses = (part) => [
       { kind: "columns", text: "columns", angle: 0, axes: columns[part] },

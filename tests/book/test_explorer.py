@@ -198,10 +198,10 @@ def settle(page):
 
 
 # Whether the window has some width, no transition of the theme still changes the width of the results, and each figure
-# has been drawn for the width that it has now.
+# has been drawn for the width that it has now, up to a pixel by which widths are rounded.
 DRAWN = """(width) => {
   const figures = [...document.querySelectorAll(":is(#egm-explorer, #egm-pair) figure")];
-  const drawn = figures.every((one) => Math.abs(one.clientWidth - one.firstChild.clientWidth) < 1);
+  const drawn = figures.every((one) => Math.abs(one.clientWidth - one.firstChild.clientWidth) <= 1);
   return innerWidth === width && document.getAnimations().length === 0 && drawn;
 }"""
 
@@ -960,6 +960,18 @@ def test_a_new_width_keeps_the_focus_and_the_scroll_positions(page):
     drawings = page.eval_on_selector_all("#egm-explorer svg", "all => all.map((one) => one.clientWidth)")
     assert len(drawings) == 2
     assert max(drawings) <= page.eval_on_selector(".explorer-results", "results => results.clientWidth")
+
+
+def test_figures_fit_where_they_come_to_stand_beside_each_other(page):
+    """Two figures of the explorer stand beside each other from the width on at which both fit, which is 700 pixels.
+
+    There, and a pixel below and above, no figure is wider than its column, and the page does not scroll sideways.
+    """
+    resize(page, 760)
+    margins = 760 - page.eval_on_selector(".explorer-results", "results => results.clientWidth")
+    for width in (699, 700, 701):
+        resize(page, width + margins)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
