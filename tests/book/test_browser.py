@@ -72,6 +72,7 @@ def go(page, path, anchor=""):
     page.goto(path.as_uri() + anchor)
     page.add_style_tag(content=AT_ONCE)
     page.evaluate(LOOKING)
+    page.wait_for_function("!document.querySelector('[aria-busy=true]')", polling=100)  # the explorer computes
     page.evaluate(SETTLED)
 
 
@@ -618,7 +619,6 @@ def test_prints_cards_whole(book, browser):
     """
     mark = "(all) => all.forEach((each, k) => (each.prepend(`begin-${k}.`), each.append(`end-${k}.`)))"
     with opened(browser, book / "book" / "explorer.html") as page:
-        page.locator(".explorer-card").nth(8).wait_for()
         page.evaluate(f"({mark})([...document.querySelectorAll('.explorer-card, #egm-explorer figure')])")
         for height in range(400, 800, 100):
             sheets = [sheet.extract_text() for sheet in PdfReader(BytesIO(page.pdf(height=f"{height}px"))).pages]
