@@ -188,9 +188,9 @@ def simulated(d, size=4000):
 def fit(drawn):
     """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    The density of this noise is proportional to exp(-norm). The p-value is the least one of several tests, without a
-    correction for their number. The norm must have a gamma distribution and the mean d. If d > 1, the squared first
-    coordinate of the direction must have a beta distribution, and norm and direction must be independent.
+    The density of this noise is proportional to exp(-norm). The p-value is the least one of several tests, times their
+    number. The norm must have a gamma distribution and the mean d. If d > 1, the squared first coordinate of the
+    direction must have a beta distribution, and norm and direction must be independent.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)
@@ -199,7 +199,7 @@ def fit(drawn):
     if d > 1:
         tests.append(stats.kstest(axis**2, stats.beta(0.5, (d - 1) / 2).cdf).pvalue)
         tests.append(stats.spearmanr(norm, np.max(np.abs(drawn), axis=1) / norm).pvalue)
-    return min(tests)
+    return len(tests) * min(tests)
 
 
 @pytest.mark.slow
