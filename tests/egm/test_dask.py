@@ -462,7 +462,7 @@ def kill_one(folder):
     that the other process does not wait any longer.
     """
     try:
-        for _ in range(3000):
+        for _ in range(30_000):  # five minutes: on two busy processors the workers need up to ten seconds
             blocks = begun(folder)
             if sorted(map(len, blocks.values())) == [3, 3]:
                 os.kill(min(blocks), signal.SIGKILL)
