@@ -61,17 +61,17 @@ def laplace(scale: float, size: int) -> list[int]:
 
 
 @replaceable
-def index(gaps: list[int], scale: float) -> int:
+def index(gaps: Words, scale: float) -> int:
     """Draw an index i with probability proportional to exp(-gaps[i] / scale); the least of the gaps is 0.
 
     Indices are drawn uniformly, and each is accepted with the probability exp(-gaps[i] / scale), until one is.
     """
-    with np.errstate(all="ignore"):  # a quotient may be too large for a double
-        quotients = np.array(gaps, dtype=float) / scale
 
     def some(_: int) -> NDArray[np.int64]:
-        drawn = _integers(_MORE + len(gaps), len(gaps))[0]
-        kept = _heads(quotients[drawn], lambda i: Fraction(gaps[drawn[i]]) / Fraction(scale))
+        drawn = _integers(min(_MORE + gaps.size, _MOST), gaps.size)[0]
+        with np.errstate(all="ignore"):  # a quotient may be too large for a double
+            g = gaps[drawn] / scale
+        kept = _heads(g, lambda i: Fraction(int(gaps[drawn[i]])) / Fraction(scale))
         return drawn[kept].astype(np.int64)
 
     return _first(some, 1)[0]
@@ -90,8 +90,8 @@ def _some_laplace(candidates: int, t: int, halvings: int) -> tuple[Words, Bools]
     """Draw discrete Laplace variables of scale t / 2**halvings: return their absolute values, and which are negative.
 
     So many are drawn as are accepted among `candidates`. An absolute value is floor(x / 2**halvings), for an integer x
-    with P(x) proportional to exp(-x / t). x is made of its remainder modulo t and of a number of turns, and counts as
-    less than 2**64. Of the two zeros, the negative one is not accepted.
+    with P(x) proportional to exp(-x / t), but at most 2**64 - 1. x is made of its remainder modulo t and of a number of
+    turns. Of the two zeros, the negative one is not accepted.
     """
     rest, negative = _integers(candidates, t)
     kept = _heads(rest / t, lambda i: Fraction(int(rest[i]), t))
@@ -100,9 +100,12 @@ def _some_laplace(candidates: int, t: int, halvings: int) -> tuple[Words, Bools]
     while going.size:
         going = going[_heads(np.ones(going.size), lambda _: Fraction(1))]
         turns[going] += np.uint64(1)
-    np.minimum(turns, np.uint64((1 << 64) // t - 1), out=turns)
-    x = rest + turns * np.uint64(t)
-    value = x >> np.uint64(halvings) if halvings < 64 else np.zeros_like(x)
+    if int(turns.max(initial=0)) < (1 << 64) // t - 1:
+        x = rest + turns * np.uint64(t)
+        value = x >> np.uint64(halvings) if halvings < 64 else np.zeros_like(x)
+    else:  # x may need more than 64 bits
+        longer = [r + t * k >> halvings for r, k in zip(rest.tolist(), turns.tolist(), strict=True)]
+        value = np.array([min(each, (1 << 64) - 1) for each in longer], dtype=np.uint64)
     kept = ~negative | (value > 0)
     return value[kept], negative[kept]
 
@@ -139,7 +142,7 @@ def _heads(g: Array, exact: Callable[[int], Fraction]) -> Bools:
     with np.errstate(all="ignore"):
         u, p = words.astype(float), np.ldexp(np.exp(-g), 64)
         heads: Bools = u < p
-        doubtful = np.flatnonzero(np.abs(u - p) <= _DOUBT * p + 2)
+        doubtful = np.flatnonzero(~(np.abs(u - p) > _DOUBT * p + 2))  # also if p is NaN
     for i in doubtful.tolist():
         heads[i] = _less(int(words[i]), exact(i))
     return heads

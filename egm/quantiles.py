@@ -270,7 +270,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     starts = np.concatenate([[0], ends[:-1]])
     scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))
     if rng is None:
-        return samplers.secure_index(scores.tolist(), epsilon)
+        return samplers.secure_index(scores, epsilon)
     with np.errstate(over="ignore"):  # as in `quantile`
         return int(np.argmax(epsilon / 2 * scores + rng.gumbel(size=scores.size)))
 

@@ -9,7 +9,7 @@ and otherwise in exact arithmetic.
 Secure noise relies on the operating system's random bits and on NumPy's exponential function, whose
 relative error must be below 2**-33; nothing here proves these. The tests compare the samplers with
 their exact laws, which can show an error but no back door. The time of a draw is not hidden, and it
-depends on the noise that is drawn.
+depends on the noise that is drawn, and for `secure_index` also on the scores.
 
 A NumPy Generator draws floating-point noise, which is suitable for experiments only and protects
 nobody. A warning says so, once in a process.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -71,8 +71,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw of 2**63 or more, which is at least
-        ``32 * std``, is replaced by 2**63 - 1, and the same below 0.
+        The draws. Their law is exact, except that a draw of 2**63 or more, whose probability is
+        below ``exp(-500)``, is replaced by 2**63 - 1, and the same below 0.
 
     Raises
     ------
@@ -168,8 +168,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw of 2**63 or more, which is at least
-        ``512 * scale``, is replaced by 2**63 - 1, and the same below 0.
+        The draws. Their law is exact, except that a draw of 2**63 or more, whose probability is
+        below ``exp(-500)``, is replaced by 2**63 - 1, and the same below 0.
 
     Raises
     ------
@@ -239,12 +239,12 @@ def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
     return _random_bits.coins(count(size=size), scalar(partial(between, 1e-12, 1.0), probability=probability))
 
 
-def secure_index(scores: list[int], epsilon: float) -> int:
+def secure_index(scores: Sequence[int] | NDArray[np.integer], epsilon: float) -> int:
     """Draw an index by the exponential mechanism, securely.
 
     Parameters
     ----------
-    scores : list of int
+    scores : sequence of int, or ndarray of integers
         Score of each index. One person may change a score by at most 1.
     epsilon : float
         Privacy parameter, at least 1e-300.
@@ -266,8 +266,7 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     -----
     An index is drawn with probability proportional to ``exp(epsilon' / 2 * scores[index])`` [1]_,
     where ``epsilon'`` is `epsilon` times 1 - 2**-30. This small difference covers the rounding
-    errors when the epsilons of several draws are added up. A draw takes about a tenth of a
-    microsecond for each score.
+    errors when the epsilons of several draws are added up.
 
     A draw is epsilon-differentially private if neighbors change each score by at most 1 [1]_.
 
@@ -284,13 +283,15 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     1
     """
     epsilon = drawn_epsilon(epsilon)
-    given = np.asarray(scores).tolist() if isinstance(scores, np.ndarray) else list(scores)
-    if not all(issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, given))):
+    given = scores if isinstance(scores, np.ndarray) else np.array([*scores], dtype=object)
+    kinds = set(map(type, given.tolist())) if given.dtype == object else {given.dtype.type}
+    if given.ndim != 1 or not all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         raise TypeError("scores must be a list of integers, which are not shown")
-    if not given or min(given) < -(1 << 63) or max(given) >= 1 << 63:
+    if not given.size or int(np.min(given)) < -(1 << 63) or int(np.max(given)) >= 1 << 63:
         raise ValueError("scores must have at least one integer, and only such of 64 bits, which are not shown")
-    best = int(max(given))
-    return _discrete.index([best - int(score) for score in given], 2 / epsilon * (1 + 2.0**-30))
+    numbers = given.astype(np.int64)
+    gaps = (np.max(numbers) - numbers).view(np.uint64)  # a difference that overflows is right modulo 2**64
+    return _discrete.index(gaps, 2 / epsilon * (1 + 2.0**-30))
 
 
 @overload
