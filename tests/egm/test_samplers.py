@@ -183,6 +183,13 @@ def test_doubles_decide_only_where_their_errors_are_too_small_to_matter(bits):
                         assert _discrete._heads(given, lambda _, exact=exact: exact)[0] == (word < q)
 
 
+def test_a_double_that_is_no_number_decides_nothing(bits):
+    """If g is NaN, as 0 / 0 is where a library rounds the smallest doubles to 0, its exact value decides."""
+    for word, heads in ((0, True), ((1 << 64) - 1, False)):
+        bits(word)
+        assert _discrete._heads(np.array([np.nan]), lambda _: Fraction(1)).tolist() == [heads]
+
+
 def test_many_digits_are_computed_where_few_do_not_decide():
     """If 2**64 exp(-g) is within 1e-12 of an integer, the next bits of the random number are compared rightly."""
     for word in (2**63 + 12345, 2**40 + 7, 10**19, 3):
