@@ -45,14 +45,14 @@ def release(quick):
                 mechanism.release(hold(), rng=rng)  # compile first
                 ratios.append(beside_sum(X, lambda h=hold, r=rng: mechanism.release(h(), rng=r).count))
                 memory[path, kind] = peak(lambda h=hold, r=rng: mechanism.release(h(), rng=r))
-            yield verdict(f"{path}, doubles", ratios[:1], ".2f", most=0.72 if rng else 1.0)
+            yield verdict(f"{path}, doubles", ratios[:1], ".2f", most=0.67 if rng else 0.72)
             holds = {kind: holder(kind, X, Path(folder)) for kind in KINDS[:2]}
             both = {kind: lambda h=h, r=rng: mechanism.release(h(), rng=r).count for kind, h in holds.items()}
             doubles, singles = race(both, repetitions=15)["median"]
             yield verdict(f"{path}, float32 over doubles", [singles / doubles], ".2f", most=1.0)
             yield row(f"{path}, others", "", *(f"{ratio:.2f}" for ratio in ratios[1:]))
     rng, l2 = np.random.default_rng(2), replace(mechanism, noise="l2")
-    yield verdict("simulated, l2 noise", [beside_sum(X, lambda: l2.release(X, rng=rng).count)], ".2f", most=0.72)
+    yield verdict("simulated, l2 noise", [beside_sum(X, lambda: l2.release(X, rng=rng).count)], ".2f", most=0.67)
     with busy_neighbor():
         ratio = beside_sum(X, lambda: mechanism.release(X, rng=rng).count)
     yield verdict("simulated, a core busy", [ratio], ".2f", most=1.0)
