@@ -20,7 +20,7 @@ from egm._gx2.form import Form
 
 __all__ = ["kernel", "loops"]
 
-_FEW = 128  # most groups of weights for which Python runs the loops
+_FEW = 1024  # most groups of weights for which Python runs the loops
 _PAYS = 0.25  # seconds in Python after which the loops are compiled: as long as it takes to load compiled code
 _MOST_NODES = 256  # most nodes of a quadrature by Python
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
 __all__ = ["prefetch"]
@@ -31,5 +31,6 @@ def _prefetch(context: Any, X: Any, index: Any) -> Any:
 
 
 # In a compiled function, prefetch(X, index) makes the processor load an entry of the array X before it is needed. The
-# index is the place in memory, and may be beyond the end of the array. The call changes nothing but the speed.
-prefetch: Any = intrinsic(_prefetch)
+# index is the place in memory, and may be beyond the end of the array. The call changes nothing but the speed. Where
+# numba is switched off, Python runs the functions, and nothing is loaded in advance.
+prefetch: Any = (lambda X, index: None) if config.DISABLE_JIT else intrinsic(_prefetch)

@@ -1,6 +1,12 @@
-"""Test that functions are compiled even if numba's cache folder, which holds compiled code, is full or damaged."""
+"""Test that functions are compiled even if numba's cache folder, which holds compiled code, is full or damaged.
 
+Where numba is switched off, Python runs them, with the same results.
+"""
+
+import os
 import resource
+import subprocess
+import sys
 
 import numba
 import pytest
@@ -49,3 +55,35 @@ def test_a_cache_of_another_form_is_left_alone(doubled, monkeypatch):
     """A later numba may keep its cache in another way; functions are compiled all the same."""
     monkeypatch.delattr(numba.core.dispatcher.Dispatcher, "enable_caching")
     assert doubled(1.5) == 3
+
+
+RELEASES = """
+import warnings
+import numpy as np
+from egm import AdaptiveDataMechanism, GaussianDataMechanism
+warnings.simplefilter("ignore")
+X = np.random.default_rng(1).normal(3, 1, size=(200, 3))
+data = GaussianDataMechanism(np.ones(3), 200, 1.0, 1e-6, center=3)
+turned = GaussianDataMechanism(np.ones(3), 200, 1.0, 1e-6, center=3, basis="dct")
+persons = GaussianDataMechanism(np.ones(3), 200, 1.0, 1e-6, per_person="sum", neighbors="add_remove")
+adaptive = AdaptiveDataMechanism(200, 20.0, radius=10.0, sigma_range=(0.1, 10.0))
+for mechanism in (data, turned, adaptive):
+    print(mechanism.release(X, rng=np.random.default_rng(2)).sum.tolist())
+print(persons.release(X, person=np.arange(200) // 2, rng=np.random.default_rng(2)).sum.tolist())
+data.release(X)
+"""
+
+
+@pytest.mark.slow
+def test_releases_are_the_same_where_numba_is_switched_off():
+    """Simulated releases have the same bits whether their loops are compiled or, as NUMBA_DISABLE_JIT=1 says, not."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", RELEASES],
+            env=os.environ | {"NUMBA_DISABLE_JIT": switched_off},
+            **{"check": True, "capture_output": True, "text": True},
+        ).stdout
+        for switched_off in ("0", "1")
+    ]
+    assert found[0] == found[1]
+    assert len(found[0].splitlines()) == 4
