@@ -22,7 +22,7 @@ from egm import gx2
 from egm._gx2 import contour, kernel
 from egm._gx2.form import law_of
 from egm._gx2.quantiles import quantile
-from egm._gx2.tails import TINY, log_tail_at
+from egm._gx2.tails import TINY
 
 FINER = 16  # nodes of the second contour for each node of the first one
 
@@ -45,7 +45,7 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of a tail by a sum over sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
+    """Compute the logarithm of a tail by a sum over sixteen times as many nodes as egm.gx2 takes.
 
     The nodes are points of a contour of integration in the complex plane. `crossing`, a result of
     `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point at which the contour of
@@ -97,7 +97,7 @@ def main():
             if side.lower and not side.form.normal and y < TINY:
                 continue  # the tail is not a sum over nodes, but a power of y
             crossing = contour.saddle(side.form, y, side.lower)
-            value, estimate = log_tail_at(crossing, y)
+            value, estimate = contour.estimate_tail(side.form, y, side.lower)
         except (ArithmeticError, ValueError) as problem:
             failures += 1
             say(problem)

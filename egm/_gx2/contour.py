@@ -23,11 +23,10 @@ _SMALL = 128.0  # a sum of terms whose absolute values add up to less is compute
 WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
-_CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
-_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
-_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour; `_shapes` allows more for a reduced h
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
+_ENOUGH = 512  # nodes that nearly every quadrature needs; with few degrees of freedom there may be more
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
+Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 T = TypeVar("T")
 
 
@@ -178,12 +177,21 @@ class Crossing:
         freedom. Raise an AccuracyError if the bound is above `_NONSENSE` * max(1, |sum| - 745); -745 is the log of the
         least double.
         """
-        height, error = height + self.beyond, EPS * (64 + 6 * self._turns + roughness) + 5 * EPS * size
+        height, error = height + self.beyond, _rounding(size, roughness, self._turns)
         if not error <= _NONSENSE and not error <= _NONSENSE * (abs(height) - _LOG_LEAST):
             raise AccuracyError(
                 f"rounding may change the logarithm {height:.3g} by {error:.1e}{_size(self.form)}", estimate=height
             )
         return height, error
+
+
+def _rounding(size: float, roughness: float, turns: float) -> float:
+    """Return a bound of the rounding error of the logarithm of a tail.
+
+    `size` is the sum of the absolute values of all terms of K(c) - c x. The other numbers are for the errors of the
+    quadrature: `roughness` from `kernel.height_at` grows with the degrees of freedom, and `turns` with the phase.
+    """
+    return EPS * (64 + 6 * turns + roughness) + 5 * EPS * size
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
@@ -220,7 +228,13 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
-    theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
+    return _crossing(
+        form, loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.k.size))), x, lower
+    )
+
+
+def _crossing(form: Form, theta: float, x: Real, lower: bool) -> Crossing:
+    """Return the `Crossing` for the `theta` of the saddle point at `x`; raise an AccuracyError if it is NaN."""
     if math.isnan(theta):
         raise AccuracyError(f"no saddle point within 200 steps{_at(x)}{_size(form)}", estimate=theta)
     return Crossing(form, theta, lower)
@@ -294,6 +308,40 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     return best
 
 
+def estimate_tail(form: Form, x: Real, lower: bool) -> Estimate:
+    """Compute the logarithm of the lower or the upper tail at `x`, and its estimated error.
+
+    `form` holds the parameters of the distribution, and `x` is divided by its unit (twice the largest weight, if there
+    is one). In most cases two calls of compiled code do the work of `saddle`, `Crossing` and `integrate`. They do not
+    suffice for clusters, if the terms of the logarithm are large, or if the first contour fails.
+    """
+    if form.moments.shape[1]:
+        return log_tail_at(saddle(form, x, lower), x)
+    loop, at, y = loops(form), np.empty((3, form.k.size)), float(x)
+    theta, c, height, *sizes, shape = loop.approach(form.table, form.normal, y, lower, _TILT, at)
+    bound = _rounding(*sizes)
+    if c and sizes[0] < _SMALL and bound < WORST and (lower or theta < loop.FAR):
+        ends, nodes, kept = np.empty(form.k.size, np.intp), np.empty(loop.WHOLE), np.empty((3, _ENOUGH), complex)
+        ended, _, error, integral, *_ = loop.quadrature(
+            form.table, form.normal, form.moments[0], 0.0, y, c, at, shape, 0.0, 0, ends, nodes, kept
+        )
+        if ended == loop.DIED and integral > 0:
+            return height + math.log(integral / math.pi), error + bound
+    return log_tail_at(_crossing(form, theta, x, lower), x)
+
+
+def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
+    """Compute the logarithm of a tail at `x`, and its estimated error, along a contour through the point of `crossing`.
+
+    Unlike `tail_and_density`, this function can be used where the density is infinite.
+    """
+    height, rounding = crossing.log_height(x)
+    if height < -VAST:
+        return height, rounding
+    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
+    return height + math.log(tail / math.pi), error + rounding
+
+
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float, float]]:
     """Yield the shapes (h, reach, tilt, most) of the contours through `crossing` that `integrate` tries in turn.
 
@@ -304,19 +352,10 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     weights of one sign, the integrand may die away although exp(-s x) grows. `x` is divided by twice the largest
     weight, if there is one.
     """
-    c, spread = abs(crossing.c), crossing.spread
-    # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
-    # makes the integrand die away, and the lower one further than many weights can bear.
-    third = abs(crossing.skew) + 2 / spread / spread if crossing.lower else crossing.skew
-    h, tilt = c / math.sqrt(spread), math.copysign(_TILT, x) if x else 0.0
-    most = _GROWTH
-    if not crossing.lower and h > _CLEAR * crossing.pace:
-        most *= h / (_CLEAR * crossing.pace)
-        h = _CLEAR * crossing.pace
-    # Of the path of steepest descent, in units of h; positive if the path bends to the right.
-    bend = third / spread / (3 * math.sqrt(spread))
-    reach = min(max(_TILT / abs(bend), 1.0), _REACH) if bend else _REACH
-    for wide in (reach if bend * x > 0 else _REACH, 1.0):
+    loop, c = loops(crossing.form), crossing
+    h, reach, most, bend = loop.hyperbola(c.c, c.pace, c.spread, c.skew, c.lower, _TILT)
+    tilt = math.copysign(_TILT, x) if x else 0.0
+    for wide in (reach if bend * x > 0 else loop.REACH, 1.0):
         yield h, wide, tilt, most
     yield h, 1.0, 0.0, most
     if not crossing.lower and bend * x <= 0:

@@ -189,7 +189,7 @@ class Law:
     @cached_property
     def mean(self) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(np.sum(self.weights * self.dof)) + float(np.sum(self.weights * self.nc))
+            mean = float(np.add.reduce(self.weights * (self.dof + self.nc)))
         if math.isfinite(mean):
             return self.shift + mean
         unit, root, law = self._scaled  # a partial sum has overflowed, and maybe the whole sum does not

@@ -52,6 +52,9 @@ _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
 # where the parts for four sums over the nodes begin, and where the vector ends.
 _V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
 _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
+_CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
+REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
+_GROWS = 1e3  # largest factor by which an integrand may grow along a contour; `hyperbola` allows more for a reduced h
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
@@ -208,6 +211,51 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
             return theta
         theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
+
+
+@compiled("(f8, f8, f8, f8, b1, f8)")
+def hyperbola(
+    c: float, pace: float, spread: float, skew: float, lower: bool, tilt: float
+) -> tuple[float, float, float, float]:
+    """Return h and reach, the constants of the hyperbola that follows the path of steepest descent to third order.
+
+    The path goes through the saddle point c of exp(K(s) - s x) / s. `pace` is the derivative of log|c| from `cross`,
+    `spread` is c^2 times the second derivative of K(s) - s x - log s at c, and `skew` is c^3 K'''(c). The tangent of
+    the angle between the ends of the hyperbola and the vertical is `tilt`; `quadrature` explains these constants. The
+    other results are the largest factor by which the integrand may grow along the hyperbola, and the bend of the path
+    in units of h, which is positive if the path bends to the right.
+    """
+    # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
+    # makes the integrand die away, and the lower one further than many weights can bear.
+    third = abs(skew) + 2 / spread / spread if lower else skew
+    h, most = abs(c) / math.sqrt(spread), _GROWS
+    if not lower and h > _CLEAR * pace:
+        most *= h / (_CLEAR * pace)
+        h = _CLEAR * pace
+    bend = third / spread / (3 * math.sqrt(spread))
+    reach = tilt / abs(bend) if bend else REACH
+    return h, 1.0 if reach < 1 else REACH if reach > REACH else reach, most, bend
+
+
+@compiled("(f8[:, ::1], f8, f8, b1, f8, f8[:, ::1])")
+def approach(
+    table: Array, normal: float, x: float, lower: bool, tilt: float, at: Array
+) -> tuple[float, float, float, float, float, float, tuple[float, float, float, float]]:
+    """Find the saddle point c of a tail, and the first contour (path of integration) through it.
+
+    The results are theta; c; K(c) - c x; three numbers for a bound of the rounding errors; and the shape of the
+    contour, which `quadrature` explains. The numbers are the two of `height_at`, with |c x| added to the first, and the
+    sum of the absolute values of the terms of c K'(c), divided by the root of the spread of `hyperbola`. `tilt` is a
+    part of the shape. The docstring of the module explains the other arguments, and `at` is overwritten. If no saddle
+    point is found, the results are NaN.
+    """
+    theta = saddle(table, normal, x, lower, at)
+    c, pace, gain, loss, convex, concave, skew = cross(table, normal, theta, lower, at)
+    height, size, roughness = height_at(table, normal, c, at)
+    spread = convex + concave + 1
+    h, reach, most, bend = hyperbola(c, pace, spread, skew, lower, tilt)
+    shape = h, reach if bend * x > 0 else REACH, math.copysign(tilt, x) if x else 0.0, most
+    return theta, c, height - c * x, size + abs(c * x), roughness, (gain + loss) / math.sqrt(spread), shape
 
 
 @compiled()

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import brentq
 
-from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, log_by_formula, saddle
+from egm._gx2.contour import VAST, AccuracyError, Crossing, estimate_tail, find_root, log_by_formula, saddle
 from egm._gx2.form import Form, Law, Side, distinct, law_of
 from egm._gx2.loops import loops
-from egm._gx2.tails import TINY, at_each, either_tail, is_power, log_complement, log_tail_at, tail_and_density
+from egm._gx2.tails import TINY, at_each, either_tail, is_power, log_complement, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -400,7 +400,7 @@ def _beyond(form: Form, log_p: float) -> float:
     y^(k/2), where k is the sum of the degrees of freedom. `form` holds the parameters of the distribution, and y is
     divided by its unit (twice the largest weight).
     """
-    return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
+    return (estimate_tail(form, TINY, True)[0] - log_p) * 2 / float(form.k.sum())
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
@@ -436,8 +436,7 @@ def _log_upper_at_mean(law: Law) -> float:
     few, y = side.form.k.sum() < 1, side.form.mean
     if few and all(law.signs) and abs(y) < _BESIDE:
         y = _BESIDE
-    mean = saddle(side.form, y, side.lower)
-    log_tail = log_tail_at(mean, y)[0] if few else log_by_formula(mean)
+    log_tail = estimate_tail(side.form, y, side.lower)[0] if few else log_by_formula(saddle(side.form, y, side.lower))
     log_tail = min(log_tail, -1e-3)
     return log_tail if side is law.upper else log_complement(log_tail)
 
@@ -497,7 +496,7 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """
 
     def excess(x: float) -> float:
-        return log_tail_at(saddle(form, x, lower), x)[0] - log_p
+        return estimate_tail(form, x, lower)[0] - log_p
 
     before, off, off_before = x + (1e-9 if form.r[0] < 0 else 1e-7 * x), excess(x), math.nan
     for _ in range(20):

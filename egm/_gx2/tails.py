@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 import numpy as np
 
-from egm._gx2.contour import EPS, VAST, Crossing, integrate, saddle
+from egm._gx2.contour import EPS, VAST, Crossing, Estimate, estimate_tail, integrate, saddle
 from egm._gx2.form import Form, Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
@@ -18,7 +18,6 @@ from egm._validate import real
 _END = 1.9e154
 _BLURRED = 1e12  # the difference of two logarithms below -_BLURRED has lost so many digits that it gives no ratio
 TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
-Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
 
 @overload
@@ -508,21 +507,6 @@ def tail_and_density(
     return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density), ratio
 
 
-def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
-    """Compute the logarithm of a tail at `x`, and its estimated error, by an integral along one contour.
-
-    The contour (path of integration) crosses the real axis at the point of `crossing`. `x` is a point of the
-    distribution whose parameters the `Form` of `crossing` holds, divided by the unit of this `Form` (twice the largest
-    weight, if there is one). The tail is the lower one if `crossing.lower` is true. Unlike `tail_and_density`, this
-    function can be used where the density is infinite.
-    """
-    height, rounding = crossing.log_height(x)
-    if height < -VAST:
-        return height, rounding
-    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
-    return height + math.log(tail / math.pi), error + rounding
-
-
 def tail_on(side: Side, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error.
 
@@ -531,7 +515,7 @@ def tail_on(side: Side, x: Real) -> Estimate:
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf, 0.0
-    log_tail, error = log_tail_at(saddle(side.form, y, side.lower), y)
+    log_tail, error = estimate_tail(side.form, y, side.lower)
     power = float(np.sum(side.form.k)) / 2 * beyond if beyond else 0.0
     return log_tail + power, error + EPS * abs(power)
 
