@@ -22,7 +22,7 @@ from egm._gx2.contour import (
     sums_of_inverses,
 )
 from egm._gx2.form import Form, Real, form_of, parameters
-from egm._gx2.loops import kernel
+from egm._gx2.loops import loops
 from egm._gx2.quantiles import search
 from egm._gx2.tails import TINY
 from egm._types import Array, ArrayLike, Complex
@@ -329,10 +329,10 @@ def _lost_shares(z: Complex) -> Complex:
     """
     far = np.abs(z) >= _NEAR
     if far.all():
-        images: Complex = kernel().lost_shares(z)
+        images: Complex = loops().lost_shares(z)
         return images
     images = np.empty((2, z.size), dtype=complex)
-    images[:, far] = kernel().lost_shares(z[far])
+    images[:, far] = loops().lost_shares(z[far])
     # With J_m, the integral of t^(-m/2) exp(-z (t - 1)) over t > 1, the results are 1/z - J_1 and 1/z - 2 J_1 + J_2.
     near = z[~far]
     one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))

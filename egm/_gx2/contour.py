@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from egm._gx2.form import Form, Long, Real
-from egm._gx2.loops import kernel, loops
+from egm._gx2.loops import loops
 from egm._lazy import cached_property
 from egm._types import Array, Complex, Indices
 
@@ -369,7 +369,7 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
     c is the point of `crossing`, and `shift` is an array of complex numbers.
     """
     form = crossing.form
-    return kernel().growth_at(form.table, form.normal, form.series, crossing.beyond, crossing.c, crossing.at, shift)
+    return loops(form).growth_at(form.table, form.normal, form.series, crossing.beyond, crossing.c, crossing.at, shift)
 
 
 def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2) -> Array:
@@ -386,13 +386,13 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     and p.
     """
     form = crossing.form
-    rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
+    rows = loops(form).sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
     if form.order is not None:  # each weight is a group
         found = np.empty_like(rows[0])
         found[..., form.order] = rows[0]
         return found
     group, e = _places(form, weights)
-    return kernel().at_weights(rows, group, e) if e.any() else rows[0].take(group, axis=-1)
+    return loops(form).at_weights(rows, group, e) if e.any() else rows[0].take(group, axis=-1)
 
 
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
@@ -416,7 +416,7 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
             for k, factor in enumerate(factors):
                 row[k] = np.bincount(group, weights=factor * powers, minlength=row.shape[1])
             powers *= e
-    return kernel().inverses_summed(form.table, crossing.at, shift, amounts)
+    return loops(form).inverses_summed(form.table, crossing.at, shift, amounts)
 
 
 def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:

@@ -726,8 +726,9 @@ def lost_shares(z: Complex) -> Complex:
     result = np.empty((2, z.size), np.complex128)
     for i in range(z.size):
         five, six = _scaled_integrals(z[i])
-        inverse = 1 / z[i]
-        result[0, i] = (1 - 1.5 * five) * inverse * inverse / 2
+        a, b = z[i].real, z[i].imag
+        inverse = complex(a / (a * a + b * b), -b / (a * a + b * b))
+        result[0, i] = 0.5 * (1 - 1.5 * five) * inverse * inverse
         result[1, i] = (2 * six - 1.5 * five) * inverse * inverse
     return result
 

@@ -79,8 +79,9 @@ class _Python:
 
     def quadrature(self, *arguments: Any) -> Any:
         """Call `kernel.quadrature` in Python or, if this fails or needs more than `_MOST_NODES` nodes, compiled."""
-        result = self._try("quadrature", *arguments[:-1], arguments[-1][:, :_MOST_NODES])
-        if result is None or (result[0] != self.DIED and 2 * result[1] > _MOST_NODES):
+        *others, halvings, ends, nodes, kept = arguments
+        result = self._try("quadrature", *others, halvings, ends, nodes, kept[:, :_MOST_NODES])
+        if result is None or ((halvings or result[0] != self.DIED) and 2 * result[1] > _MOST_NODES):
             result = kernel().quadrature(*arguments)
         return result
 
