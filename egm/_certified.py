@@ -157,8 +157,14 @@ def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
     """
     root, half = (epsilon * 0 + 2).sqrt(), epsilon * 0 + 0.5
     a, b = (1 / (2 * z) - epsilon * z) / root, (1 / (2 * z) + epsilon * z) / root
-    scaled = (b * b).hypgeom_u(half, half) / epsilon.pi().sqrt()  # exp(b^2) erfc(b), where epsilon = b^2 - a^2
-    return ((-a).erfc() - (-a * a).exp() * scaled) / 2
+
+    def scaled(t: Ball) -> Ball:
+        """Return a ball (an interval) that contains exp(t^2) erfc(|t|) for all t in the ball `t`."""
+        return (t * t).hypgeom_u(half, half) / t.pi().sqrt()
+
+    factor = (-a * a).exp()  # exp(epsilon - b^2)
+    # The balls of flint's erfc are too wide for very large arguments, and `scaled` is for numbers of one sign.
+    return ((factor * scaled(a) if a < 0 else (-a).erfc()) - factor * scaled(b)) / 2
 
 
 def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from egm import calibration, gx2
+from egm import _certified, calibration, gx2
 from egm._enclosure import Enclosure, rounded
 from egm._gx2 import balls, choice, enclosed
 from egm._gx2 import certify as certificates
 from tests.conftest import slow
-from tests.egm.stored import BY_FORM, CALIBRATION, GX2, L2, name_of
+from tests.egm.stored import BY_FORM, CALIBRATION, GX2, IMPROVEMENT, L2, name_of
 from tests.reference.forms import terms
 
 DIGITS = {"log": 29, "linear": 25}  # of the stored logarithms, and of what follows from them
@@ -50,6 +50,14 @@ def is_enclosed(number, enclosure, digits=30):
     number = exact(number)
     slack = abs(number) * Fraction(10) ** -digits
     return enclosure.low - slack <= number <= enclosure.high + slack
+
+
+def digits_hold(text, ball, digits):
+    """Return whether `text`, a number of `digits` digits, has an error of at most one unit of the last digit.
+
+    `ball` is an interval of ball arithmetic that contains the exact number. All of it must be so near to `text`.
+    """
+    return (flint.arb(text) * flint.arb(1, f"1e-{digits - 1}")).contains(ball)
 
 
 def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
@@ -153,6 +161,54 @@ def test_stored_quantiles_are_enclosed(case):
     assert is_enclosed(case["isf"], quantile, 19)
     assert quantile.relative_width < 3e-16
     assert abs(gx2.isf(p, *parts) / quantile.value - 1) < 1e-14  # `isf` states its error as one of the tail
+
+
+@pytest.mark.parametrize("case", GX2["conditional"], ids=name_of)
+def test_stored_conditional_means_are_enclosed(case):
+    """The 25 digits of each stored conditional mean E[X_j | sum_j w_j X_j = x] are proved by ball arithmetic.
+
+    X_j is chi2(k_j, nc_j). If f_i is the density at x of the sum plus w_j chi2(i), and f_0 that of the sum, the mean is
+    (k_j f_2 + nc_j f_4) / f_0.
+    """
+    weights, dof, nc = terms(case["form"])
+
+    def density(w, *extra):
+        return wide(law_of(weights + [w] * len(extra), dof + list(extra), nc + [0] * len(extra)), case["x"], True, True)
+
+    with flint.ctx.workprec(200):
+        for w, k, a, text in zip(weights, dof, nc, case["means"], strict=True):
+            mean = (k * density(w, 2) + (a * density(w, 4) if a else 0)) / density(w)
+            assert digits_hold(text, mean, 25)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case if case["d"] == 10 else slow(case)[0] for case in IMPROVEMENT],
+    ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}",
+)
+def test_stored_improvements_are_enclosed(case):
+    """Each stored improvement d q(sigma^2) / (sum(sigma) q(sigma)) lies between fractions that follow from `certify`.
+
+    q(w) is the upper quantile of sum_j w_j Z_j^2 for the probability 1/n, and sigma_j is the exact real power j^-alpha.
+    q grows with each weight. So a lower bound of q has weights that are rounded down, and a probability that is rounded
+    up.
+    """
+    d = case["d"]
+
+    def powers(factor):
+        with flint.ctx.workprec(200):
+            both = [rounded(flint.arb(j) ** (-factor * flint.arb(case["alpha"]))) for j in range(1, d + 1)]
+        return [one.low for one in both if one.low], [max(one.high, SMALLEST) for one in both]
+
+    def quantile(low, high):
+        return Fraction(gx2.certify(p.high, low, of="isf").low), Fraction(gx2.certify(p.low, high, of="isf").high)
+
+    p = rounded(1 / flint.arb(case["n"]))
+    sigma = powers(1)
+    sums = [sum(map(Fraction, ends)) for ends in sigma]
+    scaled, plain = quantile(*sigma), quantile(*powers(2))
+    low, high = (d * plain[i] / (sums[1 - i] * scaled[1 - i]) for i in range(2))
+    assert low <= Fraction(case["ratio"]) <= high < low * (1 + Fraction(1, 10**15))
 
 
 @pytest.mark.parametrize("case", [case for case in GX2["values"] if "published" in case], ids=name_of)
@@ -862,7 +918,27 @@ def test_stored_noise_multipliers_are_enclosed(case):
     assert calibration.analytic_noise_multiplier(case["epsilon"], case["delta"]) >= exact_one.low
 
 
-@pytest.mark.parametrize("case", L2["scales"][::3], ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}")
+@pytest.mark.parametrize("case", CALIBRATION["curve"], ids=lambda case: f"{case['epsilon']}-{case['multiplier']}")
+def test_stored_privacy_curves_are_enclosed(case):
+    """The 25 digits of each stored log delta of Gaussian noise are proved by ball arithmetic."""
+    with flint.ctx.workprec(1000):  # the least |log delta| is 6e-138
+        delta = _certified._gaussian_delta(flint.arb(case["epsilon"]), flint.arb(case["multiplier"]))
+        assert digits_hold(case["log_delta"], delta.log(), 25)
+
+
+@pytest.mark.parametrize("case", L2["curve"], ids=lambda case: f"{case['epsilon']}-{case['d']}")
+def test_stored_l2_curves_are_enclosed(case):
+    """The 25 digits of each stored log delta of l2 noise are proved by ball arithmetic."""
+    with flint.ctx.workprec(200):
+        delta = _certified._l2_delta(flint.arb(case["epsilon"]), flint.arb(case["noise_scale"]), case["d"])
+        assert digits_hold(case["log_delta"], delta.log(), 25)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [slow(case)[0] if i % 3 else case for i, case in enumerate(L2["scales"])],
+    ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}",
+)
 def test_stored_l2_scales_are_enclosed(case):
     exact_one = calibration.certify(case["epsilon"], case["delta"], noise="l2", d=case["d"])
     assert is_enclosed(case["noise_scale"], exact_one, 24)

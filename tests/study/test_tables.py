@@ -1,19 +1,15 @@
 """Test `egm.study.tables`, the tables for the experiments in Poulsen's report, also against values with 18 digits."""
 
-import json
-from pathlib import Path
-
 import mpmath
 import numpy as np
 import pytest
 
 from egm import GaussianDataMechanism, gx2
 from egm.study import tables
+from tests.egm.stored import IMPROVEMENT
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "improvement.json").read_text())
 
-
-@pytest.mark.parametrize("case", REFERENCE["improvement"], ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}")
+@pytest.mark.parametrize("case", IMPROVEMENT, ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}")
 def test_improvement_is_exact(case):
     ratio = tables.improvement(case["d"], case["n"], float(case["alpha"]))
     assert ratio == pytest.approx(float(case["ratio"]), rel=1e-11)
