@@ -18,8 +18,8 @@ out of quantiles, where it takes seconds, and by --quick.
 
 Equal accuracy of quantiles: Davies' algorithm runs with acc=1e-9, absolute, and a search by it begins between
 the mean and the bound of Laurent and Massart and ends when its bracket moves p by less than 1e-9; egm.gx2 is
-as exact as always. A search of more than half a second is not run, but taken as its number of calls times one
-call at the quantile."""
+as exact as always. In the grid, a search of more than half a second is not run, but taken as its number of
+calls times one call at the quantile. For single quantiles, acc is p/100 where that is less, but at least 1e-13."""
 
 
 def installed():
