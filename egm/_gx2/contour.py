@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from egm._gx2.form import Form, Long, Real
+from egm._gx2.form import REACH, Form, Long, Real
 from egm._gx2.loops import loops
 from egm._lazy import cached_property
 from egm._types import Array, Complex, Indices
@@ -89,6 +89,7 @@ class Crossing:
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
+        form = form.serving(theta, lower)
         self.form, self.theta, self.lower = form, theta, lower
         self.at = np.empty((3, form.table.shape[1]))
         self.c, self.pace, gain, loss, convex, concave, self.skew = loops(form).cross(
@@ -98,6 +99,10 @@ class Crossing:
             raise AccuracyError(f"no contour so near 0, infinity or the largest weight{_size(form)}", estimate=theta)
         self.drift, self.spread = gain - loss, convex + concave + 1
         self._turns = (gain + loss) / math.sqrt(self.spread)
+
+    def refine(self) -> None:
+        """Take the form with narrow clusters, because nodes of the contour are too far away for wide ones."""
+        Crossing.__init__(self, self.form.finer, self.theta, self.lower)
 
     @property
     def slack(self) -> Array:
@@ -228,9 +233,8 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
-    return _crossing(
-        form, loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.k.size))), x, lower
-    )
+    theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.k.size)))
+    return saddle(form.finer, x, lower) if form.serving(theta, lower) is not form else _crossing(form, theta, x, lower)
 
 
 def _crossing(form: Form, theta: float, x: Real, lower: bool) -> Crossing:
@@ -279,7 +283,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
     larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
     this factor has to be 0. When the estimated error is small, the step is halved `halvings` times more, in case the
-    caller integrates a function F that needs more nodes.
+    caller integrates a function F that needs more nodes. If the form of `crossing` has wide clusters and a node is
+    farther from c than `REACH`, `crossing` gets the form with narrow ones.
     """
     x, form = float(x), crossing.form
     loop = loops(form)
@@ -292,9 +297,12 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
         ended, count, error, *sums = loop.quadrature(
             *arguments, shape, density, halvings, ends, np.empty(loop.WHOLE), kept
         )
+        shift, mass = kept[:2, :count].copy()
+        if form.narrow and not np.abs(shift).max() < REACH:
+            crossing.refine()
+            return integrate(crossing, x, density, halvings)
         if not sums[0] > 0:  # rounding errors have exceeded a tail
             continue
-        shift, mass = kept[:2, :count].copy()
         if ended == loop.DIED:
             return shift, mass, error, sums
         if ended == loop.ROUGH and (best is None or error < best[2]):
@@ -355,7 +363,7 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     loop, c = loops(crossing.form), crossing
     h, reach, most, bend = loop.hyperbola(c.c, c.pace, c.spread, c.skew, c.lower, _TILT)
     tilt = math.copysign(_TILT, x) if x else 0.0
-    for wide in (reach if bend * x > 0 else loop.REACH, 1.0):
+    for wide in (reach if bend * x > 0 else loop.MOST_REACH, 1.0):
         yield h, wide, tilt, most
     yield h, 1.0, 0.0, most
     if not crossing.lower and bend * x <= 0:

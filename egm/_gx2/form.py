@@ -6,7 +6,9 @@ Terms with close weights are gathered in clusters, so that a tail of a million t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +21,10 @@ from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
-_MOST = 4096  # largest number of clusters
+_OFTEN, _MOST = 1 << 12, 1 << 15  # numbers of clusters for which there is space at first, and at most
+WIDE = 125 << 7  # in `kernel.gather`, the key of r = 2^-23, where r is a weight divided by the largest one
+REACH = 2.0**16  # a form with wide clusters, of |r| < 2^-23, serves for |s| up to this: then |r s| < 2^-7
+_FARTHEST = 7.0  # largest theta of a lower tail for such a form; a contour from there mostly stays within REACH
 _HUGE, _ROOT = 1e300, 2.0**20  # dof or nc above _HUGE are divided by the square of _ROOT, so that no sum overflows
 _HALF = 1 << 16  # twice as many weights are divided in two halves, for two threads
 ORDER = 10  # number of moments kept of each cluster
@@ -37,7 +42,9 @@ class Form:
     If the weights of a group, center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p
     over the group, for p = 1 ... ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the
     standard deviation of the normal variable, divided by `unit`. `order` has the indices that sort the weights if each
-    weight is a group of its own, and otherwise is None.
+    weight is a group of its own, and otherwise is None. If some clusters are so wide that the form only serves for
+    arguments s of the cumulant function with |s| <= `REACH`, `narrow` makes a `Form` of the same distribution that
+    serves for all s; otherwise it is None.
     """
 
     unit: float
@@ -48,6 +55,16 @@ class Form:
     moments: Array
     normal: float = 0.0
     order: Indices | None = None
+    narrow: Callable[[], Form] | None = None
+
+    @cached_property
+    def finer(self) -> Form:
+        """Return a `Form` of the same distribution that serves for all arguments of the cumulant function."""
+        return self.narrow() if self.narrow else self
+
+    def serving(self, theta: float, lower: bool) -> Form:
+        """Return this form or, if the contour for the numbers `theta` and `lower` of a `Crossing` is long, `finer`."""
+        return self.finer if lower and not theta <= _FARTHEST else self
 
     @cached_property
     def table(self) -> Array:
@@ -179,7 +196,7 @@ class Law:
         """
         negative, positive = self.signs[::sign]
         if positive:
-            form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
+            form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal, True)
             return Side(form, False, sign, self.shift)
         if negative:
             other = self.lower if sign == 1 else self.upper
@@ -283,15 +300,16 @@ def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike 
     return law
 
 
-def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
+def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0, wide: bool = False) -> Form:
     """Return the `Form` of a weighted sum of chi-square variables and a normal variable.
 
     The vectors `weights`, `dof` and `nc` are results of `parameters`, and `normal` is the standard deviation of the
     normal variable. Equal weights become one group. If there are more than 2048 weights, close ones are gathered in
-    clusters, unless there would be more than 4096 clusters, or more than a sixteenth of the number of weights.
+    clusters, unless there would be more clusters than a sixteenth of the number of weights. If `wide` is true, clusters
+    of small weights are wide, so that there are few of them, and the result may have a function `Form.narrow`.
     """
     if weights.size > _EXACT:
-        clustered = _clustered(weights, dof, nc, normal)
+        clustered = _clustered(weights, dof, nc, normal, wide)
         if clustered is not None:
             return clustered
     return _merged(weights, dof, nc, normal)
@@ -322,7 +340,7 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)
 
 
-def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array, Long]:
+def gather(weights: Array, dof: Array, nc: Array, order: int, most: int, wide: int = 0) -> tuple[float, Array, Long]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
     A row holds a key that orders the rows; the center of the cluster; its smallest weight; its sums of `dof` and of
@@ -338,7 +356,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 
     def clusters(part: slice) -> Array:
         own_dof, own_nc = dof / each if dof.size == 1 else dof[part], nc if nc.size == 1 else nc[part]
-        found: Array = kernel.gather(weights[part], own_dof, own_nc, largest, order, most)
+        found: Array = kernel.gather(weights[part], own_dof, own_nc, largest, order, most, wide)
         return found
 
     half = weights.size // 2
@@ -359,21 +377,30 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     return largest, merged, sums
 
 
-def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
+def _clustered(weights: Array, dof: Array, nc: Array, normal: float, wide: bool) -> Form | None:
     """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
     Let r be a weight divided by the largest one. For r <= 1/2, each interval of |r| between two powers of two is
     divided into 16 clusters of equal length; for r > 1/2, that is done with 1 - r. So the power series in the docstring
-    of `egm.gx2`, which replaces the weights of a cluster, converges fast. `weights`, `dof` and `nc` are vectors of
-    equal length, and `normal` is the standard deviation of the normal variable.
+    of `egm.gx2`, which replaces the weights of a cluster, converges fast. If `wide` is true, the clusters of
+    |r| < 2^-23 are eight octaves wide. Their series converges fast where |r s| is small, for the argument s of the
+    cumulant function: |r s| is below 2^-6 for |s| <= 2 `REACH`. `weights`, `dof` and `nc` are vectors of equal length,
+    and `normal` is the standard deviation of the normal variable.
     """
-    largest, found, (k, shift) = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
-    if found.shape[0] == 0:
+    few = weights.size // 16
+    for most in sorted({min(few, _OFTEN), min(few, _MOST)}):
+        largest, found, (k, shift) = gather(weights, dof, nc, ORDER, most, WIDE if wide else 0)
+        if found.shape[0]:
+            break
+    else:
         return None
     moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
     _, centers, lowest = found[:, :3].T.copy()
     unit = _unit(largest, lowest[0], normal)
-    return Form(unit, centers, lowest, k, shift, moments, normal / unit)
+    narrow = None
+    if wide and np.any(np.abs(centers) < largest / 2**23):
+        narrow = partial(form_of, weights, dof, nc, normal)
+    return Form(unit, centers, lowest, k, shift, moments, normal / unit, narrow=narrow)
 
 
 def _unit(largest: float, least: float, normal: float) -> float:

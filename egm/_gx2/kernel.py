@@ -53,13 +53,14 @@ _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
 _V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
 _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
 _CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
-REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
+MOST_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _GROWS = 1e3  # largest factor by which an integrand may grow along a contour; `hyperbola` allows more for a reduced h
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _FACTOR = 2.0**60  # size of factors from which they are not multiplied: `_SCALED` of them and _LARGE would overflow
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
+_OCTAVES = 8 << 4  # in `gather`, numbers of keys in eight octaves
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
 # How a quadrature ended: it is accurate; the integrand grows or does not die away; the last two sums do not agree.
 DIED, GROWS, ROUGH = 0, 1, 2
@@ -233,8 +234,8 @@ def hyperbola(
         most *= h / (_CLEAR * pace)
         h = _CLEAR * pace
     bend = third / spread / (3 * math.sqrt(spread))
-    reach = tilt / abs(bend) if bend else REACH
-    return h, 1.0 if reach < 1 else REACH if reach > REACH else reach, most, bend
+    reach = tilt / abs(bend) if bend else MOST_REACH
+    return h, 1.0 if reach < 1 else MOST_REACH if reach > MOST_REACH else reach, most, bend
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8, f8[:, ::1])")
@@ -254,7 +255,7 @@ def approach(
     height, size, roughness = height_at(table, normal, c, at)
     spread = convex + concave + 1
     h, reach, most, bend = hyperbola(c, pace, spread, skew, lower, tilt)
-    shape = h, reach if bend * x > 0 else REACH, math.copysign(tilt, x) if x else 0.0, most
+    shape = h, reach if bend * x > 0 else MOST_REACH, math.copysign(tilt, x) if x else 0.0, most
     return theta, c, height - c * x, size + abs(c * x), roughness, (gain + loss) / math.sqrt(spread), shape
 
 
@@ -782,17 +783,18 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 
 
 @compiled()
-def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, most: int) -> Array:
+def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, most: int, wide: int) -> Array:
     """Gather weights, of which none is above `largest`, in clusters; return an array with a row for each cluster.
 
     The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`. Let r be a weight divided by
     `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of the
-    mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key that
-    orders the clusters by weight; the center of the cluster, which depends on the key and on `largest` alone; its
-    smallest weight; its sums of `dof` and of `nc`; its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up
-    to `order`, where e_j is the relative distance of the weight j from the center, and `order` is even; and two small
-    numbers, to be added to the sums of `dof` and of `nc`, whose rounding errors they are. If there would be more than
-    `most` clusters, the array has no rows.
+    mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. If exponent and bits, read as one
+    whole number, are below `wide`, a multiple of 128, only their first digits are compared, so that the cluster is
+    eight octaves wide. A row of the array holds a key that orders the clusters by weight; the center of the cluster,
+    which depends on the key and on `largest` alone; its smallest weight; its sums of `dof` and of `nc`; its sums of
+    dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up to `order`, where e_j is the relative distance of the weight
+    j from the center, and `order` is even; and two small numbers, to be added to the sums of `dof` and of `nc`, whose
+    rounding errors they are. If there would be more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
@@ -809,6 +811,7 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
             block[i] = (largest - part[i] if 2 * part[i] > largest else abs(part[i])) / largest
         for i in range(part.size):
             w, top = part[i], bits[i] >> 48
+            top = top & -_OCTAVES if top < wide else top
             keys[i] = _BELOW + (_ABOVE - top if 2 * w > largest else top if w > 0 else -top - 1)
         for i in range(part.size):
             place = int(places[keys[i]])
@@ -816,7 +819,11 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
                 if count == most:
                     return found[:0]
                 w, top = part[i], bits[i] >> 48
-                bits[i] = top << 48 | 1 << 47  # the middle of the cluster
+                if top < wide:
+                    top = top & -_OCTAVES
+                    bits[i] = top << 48  # the lower end of the cluster: no digits of e_j are lost
+                else:
+                    bits[i] = top << 48 | 1 << 47  # the middle of the cluster
                 middle = block[i] * largest if top else 0.0
                 place, found[count, 0], found[count, 2] = count * _HELD, keys[i], w
                 if 2 * w > largest:

@@ -453,6 +453,9 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """
     top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
+    if lower and form.narrow:
+        start = loops(form).by_formula(form.table, form.normal, log_p, lower, np.empty((3, form.table.shape[1])))
+        form = form.serving(start, lower)
     depth = top - log_p
     least = math.log(top / depth)  # the result of `excess` for a tail of 1
     at = np.empty((3, form.table.shape[1]))

@@ -108,10 +108,19 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
     np.testing.assert_allclose(gx2.isf(p, million), x, rtol=1e-14)
 
 
+UNEQUAL = np.append(np.geomspace(1e-150, 1e-7, 2990), np.linspace(0.2, 1, 10))  # has wide clusters, of eight octaves
+
+
 @pytest.mark.parametrize(
-    "weights", [np.linspace(0.2, 1, 3000), np.geomspace(1e-9, 1, 3000)], ids=["linear", "geometric"]
+    "weights",
+    [np.linspace(0.2, 1, 3000), np.geomspace(1e-9, 1, 3000), UNEQUAL],
+    ids=["linear", "geometric", "unequal"],
 )
-@pytest.mark.parametrize("options", [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}], ids=["plain", "dof", "nc"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}, {"dof": 0.02}],
+    ids=["plain", "dof", "nc", "few"],
+)
 def test_clusters_change_nothing(weights, options, monkeypatch):
     """Tails, densities and conditional means do not change if similar weights are gathered in clusters to save time.
 
@@ -126,6 +135,32 @@ def test_clusters_change_nothing(weights, options, monkeypatch):
     direct = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
     np.testing.assert_allclose(clustered, direct, rtol=1e-13, atol=1e-12)
     np.testing.assert_allclose(means, gx2.conditional_means(x[2], weights, **options), rtol=1e-11)
+
+
+@pytest.mark.parametrize("dof", [1, 0.1])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("x", [1e-160, 1e-100, 1e-12, 1e-3, 1.0, 20.0])
+def test_wide_clusters_change_nothing(x, sign, dof, monkeypatch):
+    """A tail and its estimated error also hold if small weights are gathered in wide clusters, at any point.
+
+    If `dof` is small, or if each tenth weight is negative (`sign` is -1), and `x` is near 0, the contour is so long
+    that wide clusters do not serve.
+    """
+    weights = UNEQUAL * np.where(np.arange(3000) % 10, 1, sign)
+    assert form.Law(weights, np.ones(3000), np.zeros(3000)).upper.form.k.size < 200
+    log, error = np.transpose([f(x, weights, dof, full_output=True) for f in (gx2.logsf, gx2.logcdf)])
+    monkeypatch.setattr(form, "_EXACT", 10_000)
+    other, other_error = np.transpose([f(x, weights, dof, full_output=True) for f in (gx2.logsf, gx2.logcdf)])
+    assert np.all(np.abs(log - other) <= error + other_error)
+
+
+@pytest.mark.parametrize("scale", [1, 8, 60])
+def test_few_clusters_suffice_for_weights_of_any_scale(scale):
+    # Most of these lognormal weights are too small for a cluster in each sixteenth of an octave.
+    weights = np.exp(scale * np.random.default_rng(1).standard_normal(50_000))
+    law = form.Law(weights, np.ones(weights.size), np.zeros(weights.size))
+    assert law.upper.form.k.size < 500
+    assert gx2.sf(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-12)
 
 
 def test_many_weights_of_any_scale():
