@@ -417,11 +417,14 @@ def first_calls(d):
 def million(quick):
     """Compute quantiles for a million weights by egm.gx2; yield lines of text with times, memory and errors.
 
-    There are four sets of weights, or only one if `quick` is true.
+    There are eight sets of weights, or only one if `quick` is true.
     """
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
-    sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d), "lognormal": np.exp(rng.normal(size=d))}
+    sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d)}
+    # The last set is a sample of a Pareto law; weights of the other ones have logarithms with this standard deviation.
+    sets |= {f"lognormal {scale}": np.exp(scale * rng.normal(size=d)) for scale in (1, 8, 16, 60)}
+    sets |= {"Pareto 0.5": (1 - rng.random(d)) ** -2}
     if quick:
         sets = {"Zipf 1": 1 / j}
     # The first calls compile loops for many weights, where this has not been done.

@@ -83,6 +83,9 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    For r > 1/2, the same is done with 1 - r. So :math:`|V e|` is at most 1/16 on the real axis. The leading
    bits of r or 1 - r say to which cluster a weight belongs. So one pass over the weights is enough to make
    the clusters; afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
+   For :math:`|r| < 2^{-23}` a cluster is eight octaves wide, because :math:`|V e|` is then at most about :math:`|r s|`
+   and small. In lower tails and for few degrees of freedom, where s may be far from 0, such weights get
+   narrow clusters, too.
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
