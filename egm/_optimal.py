@@ -92,7 +92,7 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
     share, count = require_alike(shares(sigma), sigma), np.ones(sigma.size)
-    start = share if sigma.size <= _MOST else _start(sigma, p)
+    start = share if sigma.size <= _MOST else _start(share, p)
     with np.errstate(over="ignore"):
         return require_multipliers(np.sqrt(_stationary_weights(share, count, p, start)) / sigma, sigma)
 

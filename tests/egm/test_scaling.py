@@ -359,3 +359,9 @@ def test_optimal_for_columns_of_very_many_scales():
         assert scaling.excess_bound(scaling.optimal(sigma, 1e-2), sigma, 1e-2) < 1e-20
     sigma = np.geomspace(1e-150, 1e150, 5000)
     assert np.sum((scaling.optimal(sigma, 1e-2) * sigma) ** 2) == pytest.approx(1, rel=1e-9)
+
+
+def test_optimal_for_many_huge_columns():
+    # The sum of these standard deviations is too large for a double.
+    sigma = np.geomspace(1e305, 1e308, 5000)
+    np.testing.assert_allclose(scaling.optimal(sigma, 1e-3) * 1e300, scaling.optimal(sigma / 1e300, 1e-3), rtol=1e-10)
