@@ -102,7 +102,9 @@ class Crossing:
 
     def refine(self) -> None:
         """Take the form with narrow clusters, because nodes of the contour are too far away for wide ones."""
-        Crossing.__init__(self, self.form.finer, self.theta, self.lower)
+        form, theta, lower = self.form.finer, self.theta, self.lower
+        vars(self).clear()  # also what `beyond` has kept
+        Crossing.__init__(self, form, theta, lower)
 
     @property
     def slack(self) -> Array:

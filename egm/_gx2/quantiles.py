@@ -462,11 +462,12 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 
     def excess(theta: float) -> tuple[float, float, float]:
         crossing = Crossing(form, theta, lower)
-        if positive and crossing.x <= 0:
+        x = crossing.x  # another one if the crossing is refined
+        if positive and x <= 0:
             return least, -least, 0.0
-        log_tail, _, _, density_slope, ratio = tail_and_density(crossing, crossing.x, _SLOPE)
+        log_tail, _, _, density_slope, ratio = tail_and_density(crossing, x, _SLOPE)
         tail_slope = ratio if lower else -ratio  # d log tail / dx
-        x, step, bend = crossing.x, (log_p - log_tail) / tail_slope, density_slope - tail_slope
+        step, bend = (log_p - log_tail) / tail_slope, density_slope - tail_slope
         if positive:  # the step is in log x, of which the logarithm of the tail is nearly linear if x is small
             step, bend = step / x, bend * x + 1
             x *= math.exp(min(step - step * step * bend / 2, 700.0))

@@ -154,6 +154,14 @@ def test_wide_clusters_change_nothing(x, sign, dof, monkeypatch):
     assert np.all(np.abs(log - other) <= error + other_error)
 
 
+def test_nothing_of_wide_clusters_is_left_in_a_refined_crossing():
+    law = form.law_of(UNEQUAL, 1, 0)
+    crossing = contour.saddle(law.upper.form, 1.0)
+    wide = crossing.beyond
+    crossing.refine()
+    assert crossing.beyond == contour.Crossing(crossing.form, crossing.theta, crossing.lower).beyond != wide
+
+
 @pytest.mark.parametrize("scale", [1, 8, 60])
 def test_few_clusters_suffice_for_weights_of_any_scale(scale):
     # Most of these lognormal weights are too small for a cluster in each sixteenth of an octave.
