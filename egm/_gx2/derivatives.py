@@ -10,7 +10,7 @@ import numpy as np
 
 from egm._gx2.contour import VAST, AccuracyError, integrate, saddle, sums_of_inverses
 from egm._gx2.form import Law, distinct, law_of
-from egm._gx2.tails import log_densities
+from egm._gx2.tails import log_density
 from egm._types import Array, ArrayLike
 from egm._validate import finite, scalar
 
@@ -120,7 +120,7 @@ def gradients(
     try:
         point = _point(x, law)
     except AccuracyError:
-        if log_densities(x, law) >= -VAST:
+        if log_density(law, x)[0] >= -VAST:
             raise
         zeros = np.zeros(law.weights.size)
         return Gradients(-0.0, zeros, zeros.copy(), 0.0, 0.0)

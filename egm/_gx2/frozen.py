@@ -181,7 +181,7 @@ class rv:
         float or ndarray
             The logarithm of the density, in the shape of `x`.
         """
-        return log_densities(x, self._law)
+        return log_densities(x, self._law)[..., 0][()]
 
     def isf(self, p: ArrayLike) -> Floats:
         """Compute the upper quantile of this distribution, the x with P[Q > x] = p, as `egm.gx2.isf` does.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import brentq
 
 from egm._gx2.contour import VAST, AccuracyError, Crossing, estimate_tail, find_root, log_by_formula, saddle
+from egm._gx2.errors import quantile_error
 from egm._gx2.form import Form, Law, Side, distinct, law_of
 from egm._gx2.loops import loops
 from egm._gx2.tails import TINY, at_each, either_tail, is_power, log_complement, tail_and_density
@@ -36,9 +37,27 @@ def isf(
 def isf(
     p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
 ) -> Array: ...
+@overload
 def isf(
-    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Floats:
+    p: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def isf(
+    p: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Compute the upper quantile of a generalized chi-square variable Q.
 
     The upper quantile is the x with P[Q > x] = p.
@@ -57,16 +76,21 @@ def isf(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated error as well. Then each quantile takes the time of some more tails.
 
     Returns
     -------
-    float or ndarray
+    quantile : float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
         the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
         if no entry of `dof` is below 0.01; in addition, the rounding of the quantile x to a double changes the tail by
         a relative 3e-16 abs(x) f(x) / p, where f is the density. That is more than 1e-12 if `shift`, or the sum of
         `dof` and `nc`, is huge. A quantile nearer to `shift` than 1e-139 times the largest weight may be replaced by
         `shift` if there are weights of both signs.
+    error : float or ndarray
+        Estimated absolute error of `quantile`, in the shape of `p` and in the units of `weights`; only with
+        ``full_output=True``. It is 0 at the ends of the support, and infinite if no estimate is found.
 
     Raises
     ------
@@ -82,6 +106,15 @@ def isf(
     ppf : The lower quantile.
     egm.bounds : Upper bounds on this quantile in closed form.
 
+    Notes
+    -----
+    The error is estimated as follows. The smaller one of the two tails at the computed quantile is integrated. Its
+    logarithm differs from the wanted one. The size of this difference, the estimated error of the logarithm and its
+    rounding add up, and the sum is divided by the slope of the logarithm, which is the density divided by the tail.
+    Where the slope is not known, or changes too fast, as it may next to `shift`, the error is increased until the tails
+    at its two ends enclose the wanted tail. The error is an absolute one because a quantile of weights of both signs,
+    or with a negative `shift`, may be 0.
+
     Examples
     --------
     The squared norm that a row of three scaled columns (age, income, visits) exceeds with
@@ -94,7 +127,7 @@ def isf(
     >>> round(float(gx2.isf(1e-4, weights)), 4)
     14.8937
     """
-    return upper_quantiles(p, law_of(weights, dof, nc, normal, shift))
+    return _output(_log_probability(p), law_of(weights, dof, nc, normal, shift), False, full_output)
 
 
 @overload
@@ -105,9 +138,27 @@ def ppf(
 def ppf(
     p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
 ) -> Array: ...
+@overload
 def ppf(
-    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Floats:
+    p: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def ppf(
+    p: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Compute the lower quantile of a generalized chi-square variable Q.
 
     The lower quantile is the x with P[Q <= x] = p.
@@ -126,14 +177,18 @@ def ppf(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated error as well. Then each quantile takes the time of some more tails.
 
     Returns
     -------
-    float or ndarray
+    quantile : float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`. ``p = 0`` and ``p = 1``
         give the least and the largest value that Q can have. For positive weights without a normal term and a shift,
         the result is 0 if the exact quantile would underflow. It is also 0 if the quantile is below about 2e-300 times
         the largest weight and another weight is below 1e-270 times the largest one.
+    error : float or ndarray
+        Estimated absolute error of `quantile`, as `isf` returns it; only with ``full_output=True``.
 
     Raises
     ------
@@ -153,7 +208,7 @@ def ppf(
     >>> round(float(gx2.ppf(0.5, [1.0, 0.5])), 4)
     1.0012
     """
-    return lower_quantiles(p, law_of(weights, dof, nc, normal, shift))
+    return _output(_log_probability(p), law_of(weights, dof, nc, normal, shift), True, full_output)
 
 
 @overload
@@ -164,9 +219,27 @@ def ilogsf(
 def ilogsf(
     logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
 ) -> Array: ...
+@overload
 def ilogsf(
-    logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Floats:
+    logp: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def ilogsf(
+    logp: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Compute the upper quantile of a generalized chi-square variable Q from the logarithm of a probability.
 
     The quantile is the x with log P[Q > x] = logp. This function is for probabilities that are too small for
@@ -186,12 +259,16 @@ def ilogsf(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated error as well. Then each quantile takes the time of some more tails.
 
     Returns
     -------
-    float or ndarray
+    quantile : float or ndarray
         The quantile, in the shape of `logp` and in the units of `weights`; ``logp = 0`` and
         ``logp = -inf`` give the least and the largest value that Q can have.
+    error : float or ndarray
+        Estimated absolute error of `quantile`, as `isf` returns it; only with ``full_output=True``.
 
     Raises
     ------
@@ -214,7 +291,7 @@ def ilogsf(
     logp = real(logp=logp)
     if np.any(logp > 0):
         raise ValueError(f"logp must be <= 0, got {float(np.max(logp))!r}")
-    return _at_all(logp, law_of(weights, dof, nc, normal, shift), lower=False)
+    return _output(logp, law_of(weights, dof, nc, normal, shift), False, full_output)
 
 
 def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
@@ -225,6 +302,15 @@ def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
 def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
     """Compute the lower quantile for every entry of `p`, for the distribution with the parameters `law`."""
     return _at_all(_log_probability(p), law, lower=True)
+
+
+def _output(logs: Array, law: Law, lower: bool, full_output: bool) -> Any:
+    """Return the quantiles that `_at_all` finds, and their estimated errors as well if `full_output` is true."""
+    x = _at_all(logs, law, lower)
+    if not full_output:
+        return x
+    pairs = zip(np.ravel(logs).tolist(), np.ravel(x).tolist(), strict=True)
+    return x, np.array([quantile_error(law, *pair, lower) for pair in pairs]).reshape(logs.shape)[()]
 
 
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:

@@ -374,9 +374,27 @@ def pdf(
 def pdf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
 ) -> Array: ...
+@overload
 def pdf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Floats:
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def pdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Compute the density of a generalized chi-square variable Q, the derivative of `cdf`.
 
     Parameters
@@ -393,12 +411,17 @@ def pdf(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
 
     Returns
     -------
-    float or ndarray
+    density : float or ndarray
         The density at `x`, in the shape of `x`: 0 outside the support of Q, and at the ends of
         the support the limit from inside, which may be infinite.
+    error : float or ndarray
+        Estimated relative error of `density`, in the shape of `x`; only with ``full_output=True``. It is 0 where
+        the density is 0 or infinite because of the support. It does not count that the density may underflow.
 
     Raises
     ------
@@ -423,7 +446,7 @@ def pdf(
     array([0.5   , 0.1116])
     """
     with np.errstate(over="ignore"):
-        return np.exp(logpdf(x, weights, dof, nc, normal, shift))
+        return _output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
@@ -434,9 +457,27 @@ def logpdf(
 def logpdf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
 ) -> Array: ...
+@overload
 def logpdf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Floats:
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def logpdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Compute the logarithm of the density of a generalized chi-square variable Q.
 
     Parameters
@@ -453,12 +494,17 @@ def logpdf(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
 
     Returns
     -------
-    float or ndarray
+    log_density : float or ndarray
         The logarithm of the density at `x`, in the shape of `x`: minus infinity outside the support of
         Q, and the limit from inside at its ends.
+    error : float or ndarray
+        Estimated absolute error of `log_density`, in the shape of `x`; only with ``full_output=True``. It is 0
+        where `log_density` is infinite.
 
     Raises
     ------
@@ -482,7 +528,7 @@ def logpdf(
     >>> gx2.logpdf([3.0, 3000.0], [1.0, 0.5]).round(4)
     array([   -2.4606, -1504.5754])
     """
-    return log_densities(x, law_of(weights, dof, nc, normal, shift))
+    return _output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 def tail_and_density(
@@ -573,9 +619,13 @@ def log_tails(x: ArrayLike, law: Law, lower: bool) -> Array:
     return at_each(lambda law, x: either_tail(law, x, lower), real(x=x), law, (2,))
 
 
-def log_densities(x: ArrayLike, law: Law) -> Floats:
-    """Compute the logarithm of the density at every entry of `x`, for the distribution with the parameters `law`."""
-    return at_each(_log_density, real(x=x), law)
+def log_densities(x: ArrayLike, law: Law) -> Array:
+    """Compute the logarithm of the density and its estimated error at every entry of `x`.
+
+    `law` holds the parameters of the distribution. The result has the shape of `x` and one more axis of length two, for
+    the logarithm and its error.
+    """
+    return at_each(log_density, real(x=x), law, (2,))
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
@@ -593,34 +643,40 @@ def log_complement(log_p: float) -> float:
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
-def _log_density(law: Law, x: float) -> float:
-    """Compute the logarithm of the density at `x` of the chi-square sum whose parameters `law` holds."""
+def log_density(law: Law, x: float) -> Estimate:
+    """Compute the logarithm of the density at `x`, and its estimated error.
+
+    `law` holds the parameters of the distribution. The error is 0 where the density is 0 or infinite.
+    """
     low, high = law.support
     if not low <= x <= high or np.isinf(x):
-        return -np.inf
+        return -np.inf, 0.0
     if x == law.shift and not law.normal and all(law.signs) and np.sum(law.dof) <= 2:
-        return np.inf
+        return np.inf, 0.0
     side = law.upper if x >= law.mean else law.lower
     if x in (low, high):
         return _log_density_at_end(law)
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
-        return -np.inf
-    density = tail_and_density(saddle(side.form, y, side.lower), y)[2]
-    power = (float(np.sum(side.form.k)) / 2 - 1) * beyond if beyond else 0.0
-    return density + power - math.log(side.form.unit)
+        return -np.inf, 0.0
+    _, error, density, *_ = tail_and_density(saddle(side.form, y, side.lower), y)
+    slope, log_unit = float(np.sum(side.form.k)) / 2 - 1, math.log(side.form.unit)
+    power = slope * beyond if beyond else 0.0
+    return density + power - log_unit, error + EPS * (abs(density) + abs(power) + abs(log_unit))
 
 
-def _log_density_at_end(law: Law) -> float:
-    """Compute the logarithm of a density at the end of its support, as the limit from within.
+def _log_density_at_end(law: Law) -> Estimate:
+    """Compute the logarithm of a density at the end of its support, as the limit from within, and its estimated error.
 
     All weights of `law` have one sign, and there is no normal variable. The result is inf if the sum of the degrees of
-    freedom is below two, -inf if it is above two, and finite if it is two.
+    freedom is below two, -inf if it is above two, and finite if it is two; only then there is an error, by rounding.
     """
     total = np.sum(law.dof)
     if total != 2:
-        return np.inf if total < 2 else -np.inf
-    return -float(np.sum(law.dof * np.log(np.abs(law.weights)) + law.nc)) / 2 - math.log(2)
+        return np.inf if total < 2 else -np.inf, 0.0
+    terms = law.dof * np.log(np.abs(law.weights))
+    size = float(np.sum(np.abs(terms)) + np.sum(law.nc))
+    return -float(np.sum(terms + law.nc)) / 2 - math.log(2), EPS * (2 + 8 * size)
 
 
 def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law, width: tuple[int, ...] = ()) -> Any:

@@ -1,0 +1,54 @@
+"""Estimate the error of a quantile of a generalized chi-square variable Q from tails and the density."""
+
+from __future__ import annotations
+
+import math
+
+from egm._gx2.contour import EPS, AccuracyError
+from egm._gx2.form import Law
+from egm._gx2.tails import either_tail, log_complement, log_density
+
+_STRAIGHT = 0.01  # largest error, divided by the distance from the constant term, for which the slope at x is enough
+_NEAREST = math.exp(-320)  # a quantile nearer to the constant term, in units of the largest weight, may be this term
+_WIDER = 10.0  # factor by which an error that may be too small is increased
+
+
+def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
+    """Estimate the absolute error of the quantile `x` at which a tail should have the logarithm `log_p`.
+
+    The tail is P[Q <= x] if `lower` is true, else P[Q > x], and `law` holds the parameters of Q, a generalized
+    chi-square variable. The Notes of `egm.gx2.isf` describe the method.
+    """
+    if log_p == 0 or math.isinf(log_p):
+        return 0.0
+    if math.isinf(x):
+        return math.inf
+    log_other = log_complement(log_p)
+    below, target = lower == (log_p < log_other), min(log_p, log_other)  # the smaller tail
+
+    def excess(x: float) -> tuple[float, float]:
+        log_tail, error = either_tail(law, x, below)
+        return log_tail - target, error + EPS * (2 - target)
+
+    def encloses(error: float) -> bool:
+        try:
+            (left, left_error), (right, right_error) = excess(x - error), excess(x + error)
+        except AccuracyError:
+            return False
+        return left < -left_error and right > right_error if below else left > left_error and right < -right_error
+
+    distance, error = abs(x - law.shift), math.ulp(x)
+    try:
+        if x not in law.support:
+            (off, off_error), (density, density_error) = excess(x), log_density(law, x)
+            error += math.exp(math.log(abs(off) + off_error) + off + target + density_error - density)
+    except (AccuracyError, OverflowError):
+        pass
+    else:
+        if error <= _STRAIGHT * distance:
+            return error
+    if all(law.signs) and distance == 0:
+        error = max(error, _NEAREST * law.upper.form.unit)
+    while math.isfinite(error) and not encloses(error):
+        error *= _WIDER
+    return error
