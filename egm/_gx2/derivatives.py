@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from egm._gx2.contour import VAST, AccuracyError, integrate, saddle, sums_of_inverses
-from egm._gx2.form import Law, distinct, law_of
+from egm._gx2.contour import VAST, AccuracyError, Crossing, integrate, saddle, sums_of_inverses
+from egm._gx2.form import Law, Side, distinct, law_of
 from egm._gx2.tails import log_density
-from egm._types import Array, ArrayLike
+from egm._lazy import cached_property
+from egm._types import Array, ArrayLike, Complex
 from egm._validate import finite, scalar
 
 # A chi-square variable with fewer than `_FEW` degrees of freedom hardly changes the integrand of the density, but its
 # mean has a pole as large as that of any other variable. So the steps of the quadrature are halved `_MORE` times more.
 _FEW, _MORE = 0.1, 2
+# Halving the step of a quadrature about squares its relative error, up to a factor, for which `kernel` takes 1e5, too.
+_SQUARED = 1e5
 
 
 class Gradients(NamedTuple):
@@ -50,9 +53,31 @@ class Gradients(NamedTuple):
     shift: float
 
 
+@overload
 def gradients(
     x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Gradients:
+) -> Gradients: ...
+@overload
+def gradients(
+    x: float,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def gradients(
+    x: float,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Gradients | tuple[Gradients, Gradients]:
     r"""Compute the derivatives of the upper tail P[Q > x] of a generalized chi-square variable Q.
 
     Parameters
@@ -69,12 +94,17 @@ def gradients(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated errors as well.
 
     Returns
     -------
-    Gradients
+    derivatives : Gradients
         The derivatives by `x`, `weights`, `nc`, `normal` and `shift`. They are 0 if the
         quadrature fails where the logarithm of the density is below -1e20.
+    errors : Gradients
+        Estimated absolute error of each derivative; only with ``full_output=True``. It does not count that a
+        derivative may underflow.
 
     Raises
     ------
@@ -106,6 +136,9 @@ def gradients(
     where :math:`Y_j` is the chi-square variable with the weight :math:`w_j` and the noncentrality
     :math:`\lambda_j`, and :math:`\tau` is `normal`.
 
+    The estimated error of a derivative is the estimated relative error of the density times the derivative, plus
+    an estimate from the square of the relative change when the step of the quadrature was halved.
+
     Examples
     --------
     >>> from egm import gx2
@@ -118,32 +151,81 @@ def gradients(
     """
     law = law_of(weights, dof, nc, normal, shift)
     try:
-        point = _point(x, law)
+        quadrature = _quadrature(x, law)
     except AccuracyError:
         if log_density(law, x)[0] >= -VAST:
             raise
         zeros = np.zeros(law.weights.size)
-        return Gradients(-0.0, zeros, zeros.copy(), 0.0, 0.0)
-    return Gradients(-point.density, point.density * point.means, point.by_nc, point.by_normal, point.density)
+        found, errors = (Gradients(zero, zeros.copy(), zeros.copy(), 0.0, 0.0) for zero in (-0.0, 0.0))
+        return (found, errors) if full_output else found
+    found = quadrature.gradients()
+    return (found, quadrature.errors(found)) if full_output else found
 
 
 @dataclass(frozen=True)
-class _Point:
-    """Hold the results of one quadrature at a point x of Q, a sum of chi-square variables Y_j with weights.
+class _Quadrature:
+    """Hold a quadrature for the density at a point of Q, and compute derivatives and conditional means from it.
 
-    `density` is the density of Q at x, and `means` are the conditional means E[Y_j | Q = x]. `by_nc` are the
-    derivatives of P[Q > x] by the noncentralities, and `by_normal` is that by the standard deviation of the normal
-    term.
+    Q is a sum of chi-square variables Y_j with weights, and `law` holds its parameters. `side` says for which tail the
+    contour (path of integration) is the best; it crosses the real axis at the point c of `crossing`. `log_height` is
+    the logarithm of the integrand at c, and `error` the estimated relative error of the density. `shift` has s - c for
+    each node s, `mass` the factors of the nodes, and `total` and `moment` are the integrals of 1 and (s - c) / c,
+    divided by |c| and by the height (see `egm._gx2.contour.integrate`).
     """
 
-    density: float
-    means: Array
-    by_nc: Array
-    by_normal: float
+    law: Law
+    side: Side
+    crossing: Crossing
+    log_height: float
+    error: float
+    shift: Complex
+    mass: Complex
+    total: float
+    moment: float
+
+    @cached_property
+    def sums(self) -> Array:
+        """Return the sums over the nodes of 1 / (1 - 2 w s) and of its square for each weight w, in two rows."""
+        weights = self.side.sign * self.law.weights
+        return sums_of_inverses(self.crossing, self.shift, self.mass[None], weights)[0]
+
+    def means(self) -> Array:
+        """Compute the conditional means E[Y_j | Q = x]."""
+        once, twice = self.sums
+        return (self.law.dof * once + self.law.nc * twice) / np.sum(self.mass).imag
+
+    def gradients(self) -> Gradients:
+        """Compute the derivatives of the upper tail by the parameters."""
+        size, unit = abs(self.crossing.c), self.side.form.unit
+        height = math.exp(self.log_height) / math.pi / unit
+        tilt = self.side.sign * self.crossing.c * (self.law.normal / unit)
+        density = height * self.total * size
+        by_normal = tilt * (height * size * (self.total + self.moment)) if self.law.normal else 0.0
+        by_nc = self.law.weights * height * self.sums[0]
+        return Gradients(-density, density * self.means(), by_nc, by_normal, density)
+
+    def errors(self, found: Gradients) -> Gradients:
+        """Estimate the absolute errors of `found`, the result of `gradients`, also by a rule of every second node."""
+        c, mass = self.crossing.c, np.zeros_like(self.mass)
+        kept = np.argsort(self.shift.imag)[::2]
+        mass[kept] = 2 * self.mass[kept]
+        total, moment = (float(np.sum(mass * factor).imag) / abs(c) for factor in (1.0, self.shift / c))
+        coarse = replace(self, mass=mass, total=total, moment=moment).gradients()
+        # The derivative by `normal` may be near 0, where parts of the integral cancel.
+        parts = float(np.sum(np.abs(self.mass * (1 + self.shift / c)))) / abs(c) / self.total
+        size = found.shift * parts * abs(c) * (self.law.normal / self.side.form.unit)
+        sizes = {"weights": np.abs(found.weights), "nc": np.abs(found.nc), "normal": size}
+
+        def estimate(name: str) -> Any:
+            size = sizes.get(name, found.shift)
+            change = (getattr(found, name) - getattr(coarse, name)) / (size + math.ulp(0.0))  # the size may be 0
+            return size * (self.error + _SQUARED * change * change)
+
+        return Gradients(*map(estimate, Gradients._fields))
 
 
-def _point(x: float, law: Law) -> _Point:
-    """Compute the density at `x` and the derivatives of the upper tail, by one quadrature; return them as a `_Point`.
+def _quadrature(x: float, law: Law) -> _Quadrature:
+    """Compute the density at `x` and return its `_Quadrature`.
 
     `law` holds the parameters of Q, a generalized chi-square variable. The contour (path of integration) is that of the
     upper tail if x is at or above the mean of Q, and otherwise that of the lower tail. Raise a ValueError if x is not
@@ -154,20 +236,12 @@ def _point(x: float, law: Law) -> _Point:
     if not low < x < high:
         raise ValueError(f"x must lie inside the support of Q, between {low:g} and {high:g}, got {x!r}")
     side = law.upper if x >= law.mean else law.lower
-    y, unit = side.scaled(x), side.form.unit
+    y = side.scaled(x)
     crossing = saddle(side.form, y, side.lower)
     halvings = _MORE if distinct(law.dof).min(initial=_FEW) < _FEW else 0
-    shift, mass, _, (_, total, moment) = integrate(crossing, y, halvings=halvings)
-    ((once, twice),) = sums_of_inverses(crossing, shift, mass[None], side.sign * law.weights)
-    size = abs(crossing.c)
-    height = math.exp(crossing.log_height(y)[0]) / math.pi / unit
-    tilt = side.sign * crossing.c * (law.normal / unit)
-    return _Point(
-        height * total * size,
-        (law.dof * once + law.nc * twice) / np.sum(mass).imag,
-        law.weights * height * once,
-        tilt * (height * size * (total + moment)) if law.normal else 0.0,
-    )
+    shift, mass, error, (_, total, moment) = integrate(crossing, y, halvings=halvings)
+    log_height, rounding = crossing.log_height(y)
+    return _Quadrature(law, side, crossing, log_height, error + rounding, shift, mass, total, moment)
 
 
 def conditional_means(
@@ -234,4 +308,4 @@ def conditional_means(
     >>> round(float(means @ weights), 4)
     10.0
     """
-    return _point(x, law_of(weights, dof, nc, normal, shift)).means
+    return _quadrature(x, law_of(weights, dof, nc, normal, shift)).means()
