@@ -2,7 +2,8 @@
 
 `form` checks and normalizes the parameters. `contour` integrates along a contour in the complex plane, by functions of
 `kernel`, which are compiled or, for a few tails, run by Python (`loops`). From such integrals `tails`, `quantiles`,
-`derivatives` and `clipping` compute their results. `moments` needs no integrals, and `frozen` offers the functions as
-methods of an object. `certify` proves between which two doubles a result lies: `choice` chooses its contours,
-`enclosed` bounds the errors of its integrals, and `balls` holds its parameters as intervals.
+`derivatives` and `clipping` compute their results, and `errors` the estimated errors of quantiles. `moments` needs no
+integrals, and `frozen` offers the functions as methods of an object. `certify` proves between which two doubles a
+result lies: `choice` chooses its contours, `enclosed` bounds the errors of its integrals, and `balls` holds its
+parameters as intervals.
 """

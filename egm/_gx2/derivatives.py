@@ -197,11 +197,12 @@ class _Quadrature:
     def gradients(self) -> Gradients:
         """Compute the derivatives of the upper tail by the parameters."""
         size, unit = abs(self.crossing.c), self.side.form.unit
-        height = math.exp(self.log_height) / math.pi / unit
+        root = math.exp(self.log_height / 2)  # the height itself may underflow where c is large and the density is not
+        height = root * size * (root / math.pi / unit)
+        density = height * self.total
         tilt = self.side.sign * self.crossing.c * (self.law.normal / unit)
-        density = height * self.total * size
-        by_normal = tilt * (height * size * (self.total + self.moment)) if self.law.normal else 0.0
-        by_nc = self.law.weights * height * self.sums[0]
+        by_normal = tilt * (height * (self.total + self.moment)) if self.law.normal else 0.0
+        by_nc = self.law.weights * height * (self.sums[0] / size)
         return Gradients(-density, density * self.means(), by_nc, by_normal, density)
 
     def errors(self, found: Gradients) -> Gradients:

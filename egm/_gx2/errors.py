@@ -6,7 +6,7 @@ import math
 
 from egm._gx2.contour import EPS, AccuracyError
 from egm._gx2.form import Law
-from egm._gx2.tails import either_tail, log_complement, log_density
+from egm._gx2.tails import either_tail, is_power, log_complement, log_density
 
 _STRAIGHT = 0.01  # largest error, divided by the distance from the constant term, for which the slope at x is enough
 _NEAREST = math.exp(-320)  # a quantile nearer to the constant term, in units of the largest weight, may be this term
@@ -47,8 +47,10 @@ def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
     else:
         if error <= _STRAIGHT * distance:
             return error
-    if all(law.signs) and distance == 0:
+    if distance == 0 and all(law.signs):
         error = max(error, _NEAREST * law.upper.form.unit)
+    elif x in law.support and is_power(law.upper.form):  # the distance of the quantile from x is a rounding error
+        return error
     while math.isfinite(error) and not encloses(error):
         error *= _WIDER
     return error

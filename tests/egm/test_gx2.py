@@ -61,7 +61,7 @@ def test_stored_tails_and_densities(cases):
 @pytest.mark.parametrize("cases", BY_FORM.values(), ids=lambda cases: name_of(cases[0]))
 def test_error_estimates_cover_the_error(cases):
     parts = terms(cases[0]["form"])
-    for function in (gx2.logsf, gx2.logcdf):
+    for function in (gx2.logsf, gx2.logcdf, gx2.logpdf):
         values, errors = function([case["x"] for case in cases], *parts, full_output=True)
         for case, value, error in zip(cases, values, errors, strict=True):
             with mp.workdps(40):
@@ -75,10 +75,21 @@ def test_estimated_errors_are_small():
     assert np.all((error > 0) & (error < 1e-12))
 
 
+def test_estimated_errors_of_quantiles_densities_and_gradients_are_small():
+    x, error = gx2.isf([0.5, 1e-12, 1e-300], WEIGHTS, full_output=True)
+    assert np.all((error > 0) & (error < 1e-13 * x))
+    for point in x[:2]:
+        density, error = gx2.pdf(point, WEIGHTS, full_output=True)
+        assert 0 < error < 1e-12
+        gradients, errors = gx2.gradients(point, WEIGHTS, full_output=True)
+        assert abs(gradients.shift - density) < errors.shift < 1e-12 * density
+        assert np.all((errors.weights > 0) & (errors.weights < 1e-12 * gradients.weights))
+
+
 @pytest.mark.parametrize("case", GX2["quantiles"], ids=name_of)
 def test_stored_quantiles(case):
-    weights, dof, nc = terms(case["form"])
-    assert abs(excess(gx2.isf(float(case["p"]), weights, dof, nc), case["isf"])) <= 1e-14
+    x, error = gx2.isf(float(case["p"]), *terms(case["form"]), full_output=True)
+    assert abs(excess(x, case["isf"])) <= min(1e-14, error / x)
 
 
 @pytest.mark.parametrize("case", GX2["conditional"], ids=name_of)
@@ -263,6 +274,32 @@ def test_few_degrees_of_freedom(dof, x):
         off = abs(float(tail / exact - 1))
         assert off <= error + 3e-16
         assert off <= 1e-12 or dof < 1e-3
+
+
+def flat(gradients):
+    """Return the derivatives by `shift`, by the weights and by the noncentralities of `gradients` as one list."""
+    return [gradients.shift, *gradients.weights, *gradients.nc]
+
+
+@pytest.mark.parametrize("dof", [1e-5, 3e-4, 0.01, 0.1, 0.7, 5, 1e4, 1e8, 1e12])
+@pytest.mark.parametrize("z", [-0.999, -0.5, 0.0, 0.1, 10.0])
+def test_errors_of_densities_and_gradients_cover_the_error(dof, z):
+    """The density and the derivatives for one chi-square variable differ from closed forms by at most their errors.
+
+    The density f is taken at x = `dof` + z sqrt(2 `dof`), or at (1 + z) `dof` if that is nearer to the mean, because x
+    must be positive. The derivative by the weight is x f(x), and that by the noncentrality is x f(x) / `dof`. For few
+    degrees of freedom the estimated errors are above 1e-12, as the errors are.
+    """
+    x = dof * (1 + z * min(1.0, np.sqrt(2 / dof)))
+    with mp.workdps(60):
+        k = mpf(dof) / 2
+        log = (k - 1) * mp.log(mpf(x) / 2) - mpf(x) / 2 - mp.log(2) - mp.loggamma(k)
+        exact = [mp.exp(log), mp.exp(log) * x, mp.exp(log) * x / mpf(dof)]
+        density, error = gx2.logpdf(x, [1.0], dof, full_output=True)
+        assert abs(mpf(float(density)) - log) <= error
+        found, errors = gx2.gradients(x, [1.0], dof, full_output=True)
+        for one, other, bound in zip(flat(found), exact, flat(errors), strict=True):
+            assert abs(mpf(float(one)) - other) <= bound <= 1e-4 * other
 
 
 @pytest.mark.parametrize("dof", [1e-5, 3e-4, 0.01, 0.1, 0.3])

@@ -564,23 +564,111 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
 ]
 
 
-@pytest.mark.parametrize(
-    ("x", "form"),
-    [
-        # Here earlier versions were wrong by up to 2.6e-8, with estimates that were smaller.
-        *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
-        *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
-    ],
-)
-def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail `gx2.sf` at `x` lies in the interval of `gx2.certify` if this is widened by the estimated error.
+CERTIFIED = [
+    *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
+    *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
+]
 
-    `gx2.certify` returns an interval that is proven to contain the exact tail. The estimated error is the relative
-    error that `gx2.sf` states for its result. `form` has the parameters of the distribution.
+
+@pytest.mark.parametrize(("x", "form"), CERTIFIED)
+def test_estimated_error_covers_a_certified_one(x, form):
+    """The tail, the density and a quantile lie in the intervals of `gx2.certify`, widened by the estimated errors.
+
+    `gx2.certify` returns an interval that is proven to contain the exact result. The estimated error is that which
+    `gx2.sf`, `gx2.pdf` and `gx2.isf` state for their results. `form` has the parameters of the distribution. In the
+    first cases, earlier versions were wrong by up to 2.6e-8, with estimates that were smaller.
     """
-    tail, error = gx2.sf(x, **form, full_output=True)
-    proved = gx2.certify(x, **form)
-    assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
+    for function in (gx2.sf, gx2.pdf):
+        value, error = function(x, **form, full_output=True)
+        proved = gx2.certify(x, **form, of=function.__name__)
+        assert proved.low * (1 - error) <= value <= proved.high * (1 + error)
+    p = 0.3 * float(gx2.sf(x, **form))
+    for quantile, error in (gx2.isf(p, **form, full_output=True), gx2.ilogsf(np.log(p), **form, full_output=True)):
+        proved = gx2.certify(p, **form, of="isf")
+        assert proved.low - error <= quantile <= proved.high + error
+
+
+@pytest.mark.parametrize(("x", "form"), CERTIFIED)
+def test_estimated_errors_of_gradients_cover_certified_ones(x, form):
+    """The derivatives of a tail differ from certified ones by at most their estimated errors.
+
+    With f_k for the density with k more degrees of freedom of the j-th variable, the derivative by its noncentrality is
+    weights_j f_2, and that by its weight is dof_j f_2 + nc_j f_4.
+    """
+    full = changed(form)
+    dof, nc = (np.broadcast_to(full[name], full["weights"].shape) for name in ("dof", "nc"))
+    found, errors = gx2.gradients(x, **full, full_output=True)
+    for j, row in list(enumerate(np.eye(dof.size)))[:3]:
+        once, twice = (gx2.certify(x, **{**full, "dof": dof + more * row}, of="pdf") for more in (2, 4))
+        rounding = 4e-16 * found.weights[j]  # of dof + 2, and of the sum
+        low, high = (dof[j] * one + nc[j] * two for one, two in ((once.low, twice.low), (once.high, twice.high)))
+        assert low - errors.weights[j] - rounding <= found.weights[j] <= high + errors.weights[j] + rounding
+        low, high = sorted([full["weights"][j] * once.low, full["weights"][j] * once.high])
+        assert low - errors.nc[j] <= found.nc[j] <= high + errors.nc[j]
+
+
+@pytest.mark.parametrize("distance", [-10.0, -1.0, -1e-3, 1e-9, 0.5, 3.0, 30.0])
+def test_estimated_errors_of_the_derivative_by_the_normal_term(distance):
+    """The derivative by the standard deviation t of the normal term in 1.5 Y + t Z agrees with a closed form.
+
+    Y is an exponential variable with the mean 2, Z is standard normal, and the derivative is -t f'(x). The density f
+    has f'(x) = (g(x) - f(x)) / 3, where g is the density of t Z. The derivative is 0 at the mode.
+    """
+    form = {"weights": [1.5], "dof": 2, "normal": 2.0}
+    found, errors = gx2.gradients(distance, **form, full_output=True)
+    with mp.workdps(60):
+        x, rate, t = mpf(distance), mpf(1) / 3, mpf(2)
+        density = rate * mp.exp(rate * (rate * t * t / 2 - x)) * mp.ncdf(x / t - rate * t)
+        exact = -t * rate * (mp.npdf(x, 0, t) - density)
+        assert abs(mpf(found.normal) - exact) <= errors.normal <= 1e-12 * density
+        assert abs(mpf(found.shift) - density) <= errors.shift
+
+
+@forms
+def test_estimated_errors_of_many_quantiles_cover_their_differences(form):
+    """Quantiles that are interpolated differ from those that are searched by at most the sum of the estimated errors.
+
+    Arrays of many quantiles are interpolated. `form` has the parameters of the distribution.
+    """
+    p = np.geomspace(1e-9, 0.9, 200)
+    for function in (gx2.isf, gx2.ppf):
+        x, error = function(p, **form, full_output=True)
+        assert x.shape == error.shape == p.shape
+        for j in range(0, p.size, 40):
+            searched, more = function(p[j], **form, full_output=True)
+            assert abs(x[j] - searched) <= error[j] + more
+            assert error[j] <= 1e-10 * (abs(x[j]) + np.sqrt(gx2.var(**form)))
+
+
+@pytest.mark.parametrize("shift", [0.0, -7.0])
+@pytest.mark.parametrize(("dof", "largest"), [(0.25, 1e-40), (1.0, 1e-12), (4.0, 1e-12)])
+def test_estimated_error_of_a_median_at_0(dof, largest, shift):
+    # The median of the difference of two equal variables is 0, where the density is infinite for dof <= 1.
+    x, error = gx2.isf(0.5, [1.0, -1.0], dof, shift=shift, full_output=True)
+    assert abs(x - shift) <= error <= largest - 1e-14 * shift
+
+
+def test_estimated_errors_at_the_ends():
+    """Results that follow from the support alone have no error, and those beyond the doubles say so."""
+    assert gx2.isf([0.0, 1.0], [1.0, 0.5], shift=3.0, full_output=True)[1].tolist() == [0.0, 0.0]
+    assert gx2.ppf(1e-300, [1.0], 0.1, full_output=True) == (0.0, np.nextafter(0.0, 1.0))
+    assert gx2.isf(1e-300, [1e307], 4, full_output=True) == (np.inf, np.inf)
+    density, error = gx2.pdf([-np.inf, 0.0, 0.5, 1.0], [1.0], shift=0.5, full_output=True)
+    assert density[:3].tolist() == [0.0, 0.0, np.inf]
+    assert error[:3].tolist() == [0.0, 0.0, 0.0]
+    assert 0 < error[3] < 1e-12
+    assert gx2.logpdf(0.0, [1.0, -1.0], full_output=True) == (np.inf, 0.0)
+    log_density, error = gx2.logpdf(0.0, [1.0, 2.0], full_output=True)  # the density is exp(-x / 2) / 2 / sqrt(2) at 0
+    assert abs(log_density + 1.5 * np.log(2)) <= error < 1e-14
+    _, errors = gx2.gradients(1e44, [1.0, 0.5], full_output=True)
+    assert not np.any(np.hstack(errors))
+
+
+@pytest.mark.parametrize(("x", "dof"), [(1e-150, 5), (1e-200, 4), (1e-280, 3)])
+def test_gradients_near_the_end_of_the_support(x, dof):
+    # Beside the height of the integrand, which underflows here, the density is large.
+    found, errors = gx2.gradients(x, [1.0], dof, full_output=True)
+    assert abs(found.shift - gx2.pdf(x, [1.0], dof)) <= errors.shift <= 1e-11 * found.shift
 
 
 @pytest.mark.slow
