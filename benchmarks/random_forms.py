@@ -7,13 +7,14 @@ down to exp(-2000), is computed, and then the tail at x. egm.gx2 computes a tail
 complex plane, and estimates its error. The tail is compared with the sum over sixteen times as many nodes of the same
 contour. That sum has rounding errors of its own. So if the two differ by more than the estimate, the tail is compared
 with bounds that are proved by ball arithmetic, and the bounds decide whether its error is larger than estimated. With
-`--certify K` every K-th tail is compared with such bounds.
+`--certify K` every K-th tail is compared with such bounds, and so are the quantile x and the density at x.
 
 Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
 """
 
 import argparse
 import math
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -74,12 +75,36 @@ def finer_tail(crossing, y):
     return crossing.log_height(y)[0] + math.log(total * step / math.pi)
 
 
+def excess(value, argument, parameters, of):
+    """Return by how much `value`, which `egm.gx2` has computed, is outside of the interval that `gx2.certify` proves.
+
+    `argument` is a point or a probability, `parameters` are those of the form, and `of` is the name of the function.
+    """
+    enclosure = gx2.certify(argument, *parameters, of=of)
+    return max(enclosure.low - value, value - enclosure.high, 0.0)
+
+
+def others(x, log_p, lower, parameters):
+    """Compute a density and a quantile; yield the name of the function, the excess, and the estimated error.
+
+    The density is that at `x`. The quantile is the lower one if `lower` is true, otherwise the upper one, for the
+    probability whose logarithm is `log_p`. A result that `gx2.certify` refuses, as it does if it is below the least
+    double, is left out.
+    """
+    for of, argument in (("pdf", x), ("ppf" if lower else "isf", math.exp(log_p))):
+        if argument == 0:  # a probability that has underflowed
+            continue
+        with suppress(ArithmeticError, ValueError):
+            value, error = getattr(gx2, of)(argument, *parameters, full_output=True)
+            yield of, excess(value, argument, parameters, of), error * value if of == "pdf" else error
+
+
 def main():
     """Draw random forms and check the tail of each; print all failures, all errors above the estimate, and counts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_forms", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--certify", type=int, default=0, metavar="K", help="prove bounds of every K-th tail")
+    parser.add_argument("--certify", type=int, default=0, metavar="K", help="prove bounds for every K-th form")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     failures = above = proved = 0
@@ -103,13 +128,19 @@ def main():
             say(problem)
             continue
         off = abs(value - finer_tail(crossing, float(y)))
-        if off > estimate or (options.certify and i % options.certify == 0):
-            enclosure = gx2.certify(x, *parameters, of="logsf" if side is law.upper else "logcdf")
-            off = max(enclosure.low - value, value - enclosure.high, 0.0)
+        certified = options.certify and i % options.certify == 0
+        if off > estimate or certified:
+            off = excess(value, x, parameters, "logsf" if side is law.upper else "logcdf")
             proved += 1
             if off > estimate:
                 above += 1
-                say(f"{value!r}, estimate {estimate:.1e}, proved {enclosure}")
+                say(f"{value!r}, estimate {estimate:.1e}, proved error {off:.1e}")
+        if certified:
+            for of, beyond, error in others(x, log_p, lower, parameters):
+                proved += 1
+                if beyond > error:
+                    above += 1
+                    say(f"{of}, estimate {error:.1e}, proved error {beyond:.1e}")
         largest = max(largest, off / max(1, abs(value)))
     print(f"{options.count} forms: {failures} failures, {above} errors above the estimate, largest {largest:.0e}")
     print(f"{proved} compared with bounds by ball arithmetic")
