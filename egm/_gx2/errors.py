@@ -6,7 +6,7 @@ import math
 
 from egm._gx2.contour import EPS, AccuracyError
 from egm._gx2.form import Law
-from egm._gx2.tails import either_tail, is_power, log_complement, log_density
+from egm._gx2.tails import Estimate, either_tail, is_power, log_complement, log_density, tail_on
 
 _STRAIGHT = 0.01  # largest error, divided by the distance from the constant term, for which the slope at x is enough
 _NEAREST = math.exp(-320)  # a quantile nearer to the constant term, in units of the largest weight, may be this term
@@ -27,7 +27,7 @@ def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
     below, target = lower == (log_p < log_other), min(log_p, log_other)  # the smaller tail
 
     def excess(x: float) -> tuple[float, float]:
-        log_tail, error = either_tail(law, x, below)
+        log_tail, error = _tail(law, x, below)
         return log_tail - target, error + EPS * (2 - target)
 
     def encloses(error: float) -> bool:
@@ -54,3 +54,20 @@ def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
     while math.isfinite(error) and not encloses(error):
         error *= _WIDER
     return error
+
+
+def _tail(law: Law, x: float, lower: bool) -> Estimate:
+    """Compute the logarithm of the tail P[Q <= x] if `lower` is true, else of P[Q > x], and its estimated error.
+
+    `law` holds the parameters of Q. For few degrees of freedom and an x next to the end of the support, the tail above
+    1/2 may be the only one for which there is a contour; then the other tail is 1 minus it.
+    """
+    try:
+        return either_tail(law, x, lower)
+    except AccuracyError:
+        below = x < law.mean
+        log_tail, error = tail_on(law.lower if below else law.upper, x)
+        if below == lower:
+            return log_tail, error
+        other = log_complement(min(log_tail, -EPS))
+        return other, error * math.exp(log_tail - other)

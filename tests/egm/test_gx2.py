@@ -276,6 +276,21 @@ def test_few_degrees_of_freedom(dof, x):
         assert off <= 1e-12 or dof < 1e-3
 
 
+@pytest.mark.parametrize("dof", [1e-3, 0.003, 0.01, 0.1])
+def test_errors_of_quantiles_near_the_end_of_the_support_cover_the_error(dof):
+    """Where the lower tail is (x / 2)^k / Gamma(k + 1), with k = `dof` / 2, its inverse is within the estimated error.
+
+    The quantile of 0.7 for `dof` = 0.001 is 1.8e-310, where only the lower tail can be integrated, which is above 1/2.
+    """
+    for p in (0.7, 0.5, 1e-3):
+        quantile, error = gx2.ppf(p, [1.0], dof, full_output=True)
+        with mp.workdps(60):
+            k = mpf(dof) / 2
+            exact = 2 * (mpf(p) * mp.gamma(k + 1)) ** (1 / k)
+            if exact < 1e-40:
+                assert abs(mpf(float(quantile)) - exact) <= error <= 1e-8 * exact + 5e-324
+
+
 def flat(gradients):
     """Return the derivatives by `shift`, by the weights and by the noncentralities of `gradients` as one list."""
     return [gradients.shift, *gradients.weights, *gradients.nc]
