@@ -41,12 +41,13 @@ def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
     try:
         if x not in law.support:
             (off, off_error), (density, density_error) = excess(x), log_density(law, x)
-            error += math.exp(math.log(abs(off) + off_error) + off + target + density_error - density)
+            blur = off_error + density_error
+            if blur < 1:  # otherwise the two logarithms have lost the digits that make the slope
+                error += math.exp(math.log(abs(off) + off_error) + off + target - density + blur)
+                if error <= _STRAIGHT * distance:
+                    return error
     except (AccuracyError, OverflowError):
         pass
-    else:
-        if error <= _STRAIGHT * distance:
-            return error
     if distance == 0 and all(law.signs):
         error = max(error, _NEAREST * law.upper.form.unit)
     elif x in law.support and is_power(law.upper.form):  # the distance of the quantile from x is a rounding error

@@ -664,6 +664,19 @@ def test_estimated_errors_at_the_ends():
     assert not np.any(np.hstack(errors))
 
 
+@pytest.mark.parametrize("log_p", [-1e6, -1e12, -1e16, -1e20, -1e200])
+def test_estimated_errors_of_far_quantiles(log_p):
+    # For two degrees of freedom, log P[Q > x] is -x / 2; from -1e16 on, this logarithm alone has large errors.
+    x, error = gx2.ilogsf(log_p, [1.0], 2, full_output=True)
+    assert abs(x + 2 * log_p) <= error <= 1e-13 * x
+    x, error = gx2.ilogsf(log_p, [], normal=2.0, full_output=True)
+    with mp.workdps(300):  # log P[Z > z] is -z^2 / 2 - log(z) - log(2 pi) / 2 - 1 / z^2, up to terms of the order z^-4
+        z = mp.sqrt(-2 * mpf(log_p))
+        for _ in range(30):
+            z = mp.sqrt(-2 * (log_p + mp.log(z) + mp.log(2 * mp.pi) / 2 + 1 / z**2))
+        assert abs(mpf(float(x)) - 2 * z) <= error <= 1e-11 * x
+
+
 @pytest.mark.parametrize(("x", "dof"), [(1e-150, 5), (1e-200, 4), (1e-280, 3)])
 def test_gradients_near_the_end_of_the_support(x, dof):
     # Beside the height of the integrand, which underflows here, the density is large.
