@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, overload
 
 import numpy as np
@@ -18,8 +19,9 @@ from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
 _FEW = 48  # up to this number of quantiles are computed one by one
-_NODES, _PANEL = 24, 1.0  # of the interpolation: nodes, width of a panel
-_LEFT_OUT, _ROUNDED = 2e-13, 1e-16  # negligible error of the log of a tail, and negligible relative error of a quantile
+_NODES, _PANEL = 26, 1.25  # of the interpolation: nodes, width of a panel
+_NEAR, _LONG = 2 / 3, 3.0  # beside the quantile 0, in the variable of the panels: least distance, and width in its log
+_LEFT_OUT, _ROUNDED = 2e-13, 2e-16  # negligible error of the log of a tail, and relative error of it or of a quantile
 _SLOPE = 1e-4  # factor by which the density's error counts: the density only gives the last, small step
 _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
@@ -334,23 +336,19 @@ def _many(logs: Array, law: Law, lower: bool) -> Array:
     parameters of the generalized chi-square distribution. The result has the shape of `logs`.
     """
     flat = np.ravel(logs)
-    x = np.empty(flat.size)
-    inside = (flat < 0) & np.isfinite(flat)
-    x[~inside] = [quantile(law, log_p, lower) for log_p in flat[~inside].tolist()]
+    x = np.full(flat.size, np.nan)
+    inside = np.flatnonzero((flat < 0) & np.isfinite(flat))
     given = flat[inside]
     others = np.where(given > -1, np.log(-np.expm1(given)), np.log1p(-np.exp(given)))
     log_upper, log_lower = (others, given) if lower else (given, others)
     above = log_upper < _log_upper_at_mean(law)
-    found = np.empty(given.size)
     for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
         if chosen.any():
             y = _interpolated(side.form, tail[chosen], side.lower)
             with np.errstate(over="ignore"):  # a quantile beyond the largest double is infinite
-                values = side.unscaled(y)
-            if side.lower and not side.form.normal:
-                values[y == 0] = [_near_end(side, log_p) for log_p in tail[chosen][y == 0].tolist()]
-            found[chosen] = values
-    x[inside] = found
+                x[inside[chosen]] = side.unscaled(y)
+    rest = np.isnan(x)
+    x[rest] = [quantile(law, log_p, lower) for log_p in flat[rest].tolist()]
     return x.reshape(logs.shape)
 
 
@@ -358,41 +356,85 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute quantiles for many log probabilities `logs`, by Chebyshev interpolation where entries are dense.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of the
-    distribution, and the results are divided by its unit (twice the largest weight, if there is one).
+    distribution, and the results are divided by its unit (twice the largest weight, if there is one). The result is NaN
+    for entries that are not interpolated.
 
-    The variable of the interpolation is t = log(a - log tail), where the constant a = `kernel.TOP` is slightly above 0.
-    The range of t is divided into panels of equal width, each with `_NODES` Chebyshev nodes. In a panel with few
-    entries, or whose last Chebyshev coefficients would change the logarithm of a tail by more than `_LEFT_OUT`, the
-    quantiles are computed one by one. For positive weights without a normal term, the logarithm of the quantile is
-    interpolated if it varies much. In a panel, t and this logarithm are counted from their values in the middle, so
-    that they have no large rounding errors.
+    The entries are divided into panels of equal width in log(a - log tail), where the constant a = `kernel.TOP` is
+    slightly above 0. With weights of both signs or a normal term, the quantile 0 may be a singularity of the density.
+    Nearer to it than `_NEAR`, the panels have equal width in the logarithm of the distance. A panel that cannot be
+    interpolated is halved, unless it has few entries; these are left out.
     """
     top = loops(form).TOP
-    depth = top - logs
-    panel = ((np.log(depth) - np.log(depth.min())) / _PANEL).astype(int)
-    points = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    definite = form.normal == 0 and bool(np.all(form.r > 0))
-    x = np.empty(logs.size)
-    for index in np.unique(panel):
-        here = panel == index
-        low, high = depth[here].min(), depth[here].max()
-        if here.sum() > _FEW and high > low:
-            middle, half = math.sqrt(low) * math.sqrt(high), math.log(high / low) / 2
-            nodes = middle * np.exp(half * points)
-            exact = np.array([search(form, top - node, lower) for node in nodes.tolist()])
-            center = exact[_NODES // 2]
-            if not definite or exact.min() > 0:
-                wide = definite and exact.max() / 2 > exact.min()
-                values = np.log(exact / center) if wide else exact - center
-                coefficients = chebyshev.chebfit(points, values, _NODES - 1)
-                slopes = np.abs(chebyshev.chebval(points, chebyshev.chebder(coefficients))) / half / nodes
-                negligible = _LEFT_OUT * slopes + _ROUNDED * (1.0 if wide else np.abs(exact))
-                if np.abs(coefficients[-3:]).max() < negligible.min():
-                    values = chebyshev.chebval(np.log(depth[here] / middle) / half, coefficients)
-                    x[here] = center * np.exp(values) if wide else center + values
-                    continue
-        x[here] = [search(form, log_p, lower) for log_p in logs[here].tolist()]
+    depth, signed = top - logs, bool(form.normal or np.any(form.r < 0))
+    zero, near = depth.min(), 0.0
+    if signed:
+        with suppress(AccuracyError):  # 0 is too far from all quantiles, or there are few degrees of freedom
+            zero, near = top - log_tail_at(saddle(form, 0.0, lower), 0.0)[0], _NEAR
+    t = np.log(depth / zero)
+    distance = np.abs(t)
+    beside = distance < near
+    steps = np.where(beside, np.log(np.maximum(distance, TINY) / _NEAR) / _LONG, (distance - near) / _PANEL)
+    panel = 2 * np.floor(steps) + (t >= 0)
+    order = np.lexsort((np.where(beside, distance, depth), panel))
+    panels = np.split(order, np.flatnonzero(np.diff(panel[order])) + 1)
+    x = np.full(logs.size, np.nan)
+    while panels:
+        here = panels.pop()
+        if here.size > _NODES // 3 and logs[here[0]] != logs[here[-1]]:
+            found = _panel(form, logs[here], lower, signed, zero if beside[here[0]] else 0.0)
+            if found is not None:
+                x[here] = found
+            elif here.size > 2 * _NODES:
+                panels += np.array_split(here, 2)
     return x
+
+
+def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> Array | None:
+    """Interpolate quantiles for the log probabilities `logs` of one panel, or return None if that is inaccurate.
+
+    `form` and `lower` are those of `_interpolated`. `signed` says whether a quantile may be 0. In a panel beside this
+    quantile, `zero` is the value of a - log tail there, for the constant a = `kernel.TOP`; otherwise it is 0.
+
+    At `_NODES` points, given by theta of `Crossing` or, beside 0, by log x, the quantile x and its tail are computed
+    without a search. Both are interpolated between these points, and Newton's method inverts the function of the tail.
+    If they vary much, their logarithms are interpolated. They are counted from their values in the middle, so that they
+    have no large rounding errors. The result is None if the last Chebyshev coefficients would change the logarithm of a
+    tail by more than `_LEFT_OUT`.
+    """
+    points, top = chebyshev.chebpts1(_NODES), loops(form).TOP
+    try:
+        first, last = (search(form, log_p, lower) for log_p in logs[[0, -1]].tolist())
+        if zero and first * last <= 0:
+            return None
+        if zero:
+            exact = first * (last / first) ** ((1 + points) / 2)
+            crossings = [saddle(form, x, lower) for x in exact.tolist()]
+        else:
+            first, last = (saddle(form, x, lower).theta for x in (first, last))
+            crossings = [Crossing(form, u, lower) for u in ((first + last + (last - first) * points) / 2).tolist()]
+            exact = np.array([crossing.x for crossing in crossings])
+        depth = top - np.array([log_tail_at(*pair)[0] for pair in zip(crossings, exact.tolist(), strict=True)])
+    except AccuracyError:  # next to 0, where the density may be infinite, or to an end of the support
+        return None
+    nodes, wanted = (np.abs(np.log(u / zero)) if zero else u for u in (depth, top - logs))
+    if abs(np.sign(exact).sum()) < _NODES or not np.all(np.diff(nodes, prepend=0.0) > 0):
+        return None
+    wide = zero or (not signed and exact.max() / 2 > exact.min())
+    size, pace = (1.0, nodes * (depth if zero else 1.0)) if wide else (np.abs(exact), 1.0)
+    middle, center = nodes[_NODES // 2], exact[_NODES // 2]
+    pairs = (nodes, middle), (wanted, middle), (exact, center)
+    grid, wanted, values = (np.log(u / origin) if wide else u - origin for u, origin in pairs)
+    fit, fit_x = np.stack((grid, values)) @ chebyshev.chebvander(points, _NODES - 1) * 2 / _NODES
+    fit[0], fit_x[0] = fit[0] / 2, fit_x[0] / 2
+    rise, rise_x = (chebyshev.chebval(points, chebyshev.chebder(each)) for each in (fit, fit_x))
+    left_out = np.abs(fit[-3:, None] * rise_x - fit_x[-3:, None] * rise).max(axis=0) * pace
+    if not np.all(left_out < (_LEFT_OUT + _ROUNDED * depth) * np.abs(rise_x) + _ROUNDED * size * pace * rise):
+        return None
+    z = np.interp(wanted, grid, points)
+    for _ in range(4):
+        z -= (chebyshev.chebval(z, fit) - wanted) / chebyshev.chebval(z, chebyshev.chebder(fit))
+    values = chebyshev.chebval(z, fit_x)
+    return center * np.exp(values) if wide else center + values
 
 
 def _log_probability(p: ArrayLike) -> Array:
