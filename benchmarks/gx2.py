@@ -319,12 +319,20 @@ def calls(quick):
             sets = [zipf_sigma(1000, alpha) ** exponent for alpha in alphas]
             least = [min(over_davies(p, weights, quick) for weights in sets) for p in levels]
             yield verdict(f"sigma^{exponent}", least, ".2f", least=1)
-    p, weights = np.geomspace(1e-12, 1e-2, 1000), 1 / np.arange(1, 101)
-    array, single = take_turns(
-        {"array": lambda: min(gx2.isf(p, weights)), "single": lambda: min(gx2.isf(q, weights) for q in p)}, quick
-    )["median"]
-    yield from heading("1000 quantiles of one form, d = 100")
-    yield verdict("one by one, over an array", [single / array], ".1f", least=10)
+    yield from heading("1000 quantiles of one form: one by one, over an array", "p <= 0.01", "p <= 0.999")
+    j = np.arange(1.0, 101)
+    forms = {
+        "1/j, d = 100": {"weights": 1 / j},
+        "(-1)^j / j, d = 10": {"weights": (-1) ** j[:10] / j[:10]},
+        "(-1)^j / j, d = 100": {"weights": (-1) ** j / j},
+        "1/j and -1/j, d = 10": {"weights": [*1 / j[:5], *-1 / j[:5]]},
+        "1/j and -1/j, d = 100": {"weights": [*1 / j[:50], *-1 / j[:50]]},
+        "(-1)^j / j, d = 10, normal": {"weights": (-1) ** j[:10] / j[:10], "normal": 0.5},
+        "1 and 0.5, dof = 0.3": {"weights": [1, 0.5], "dof": 0.3},
+    }
+    levels = np.geomspace(1e-12, 1e-2, 1000), np.linspace(0.001, 0.999, 1000)
+    for name, form in forms.items():
+        yield verdict(name, [over_array(p, form, quick) for p in levels], ".1f", least=10)
     yield from heading("first gx2.sf, and the one from which its loops are compiled", "seconds")
     for d in (2, 1000):
         (first, new), (later, compiling) = first_calls(d)
@@ -383,6 +391,16 @@ def search_over_davies(p, weights, quick):
     searches = {name: partial(search, name, tail, p, weights, width) for name in SEARCHES}
     own, *others = take_turns({OWN: partial(gx2.isf, p, weights)} | searches, quick)["median"]
     return min(others) / own
+
+
+def over_array(p, form, quick):
+    """Return the time of one call for each upper quantile over that of one call for all; `p` has the probabilities.
+
+    `form` is a dictionary with the parameters of the distribution. If `quick` is true, there are fewer repetitions.
+    """
+    methods = {"array": lambda: min(gx2.isf(p, **form)), "single": lambda: min(gx2.isf(q, **form) for q in p)}
+    array, single = take_turns(methods, quick)["median"]
+    return single / array
 
 
 def first_calls(d):
