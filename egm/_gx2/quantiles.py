@@ -336,7 +336,8 @@ def _many(logs: Array, law: Law, lower: bool) -> Array:
     """Compute many quantiles by interpolation: those above the mean together, and then those below it.
 
     `logs` has the log probabilities of the lower tail if `lower` is true, otherwise of the upper tail, and `law` the
-    parameters of the generalized chi-square distribution. The result has the shape of `logs`.
+    parameters of the generalized chi-square distribution. Quantiles that are not interpolated are searched one by one.
+    The result has the shape of `logs`.
     """
     flat = np.ravel(logs)
     x = np.full(flat.size, np.nan)
