@@ -48,19 +48,20 @@ def fastlmmclib():
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
-def chi2comb():
+def chi2comb(atol="1e-9"):
     """Return {name: function of x and weights}, with one entry: Davies' algorithm in C from the package chi2comb.
 
     The function returns P[sum_j weights_j Z_j**2 > x] for standard normal Z_j, or nan if the algorithm reports a fault.
+    Its absolute accuracy is `atol`.
     """
     module = import_module("chi2comb")
 
     def tail(x, weights):
         terms = [module.ChiSquared(weight, 0.0, 1) for weight in weights]
-        value, fault, _ = module.chi2comb_cdf(x, terms, 0.0, lim=10**8, atol=1e-9)
+        value, fault, _ = module.chi2comb_cdf(x, terms, 0.0, lim=10**8, atol=float(atol))
         return np.nan if fault else 1 - value
 
-    return {"Davies (chi2comb), atol=1e-9": tail}
+    return {f"Davies (chi2comb), atol={atol}": tail}
 
 
 def gx2_calls(function):

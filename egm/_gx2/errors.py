@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from egm._gx2.contour import EPS, AccuracyError
+from egm._gx2.contour import EPS, AccuracyError, Estimate
 from egm._gx2.form import Law
-from egm._gx2.tails import Estimate, either_tail, is_power, log_complement, log_density, tail_on
+from egm._gx2.tails import either_tail, is_power, log_complement, log_density, tail_on
 
 _STRAIGHT = 0.01  # largest error, divided by the distance from the constant term, for which the slope at x is enough
 _NEAREST = math.exp(-320)  # a quantile nearer to the constant term, in units of the largest weight, may be this term

@@ -373,7 +373,7 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     zero, near = depth.min(), 0.0
     if signed:
         with suppress(AccuracyError):  # 0 is too far from all quantiles, or there are few degrees of freedom
-            zero, near = top - log_tail_at(saddle(form, 0.0, lower), 0.0)[0], _NEAR
+            zero, near = top - estimate_tail(form, 0.0, lower)[0], _NEAR
     t = np.log(depth / zero)
     distance = np.abs(t)
     beside = distance < near
@@ -412,12 +412,11 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
             return None
         if zero:
             exact = first * (last / first) ** ((1 + _POINTS) / 2)
-            crossings = [saddle(form, x, lower) for x in exact.tolist()]
         else:
             first, last = (saddle(form, x, lower).theta for x in (first, last))
-            crossings = [Crossing(form, u, lower) for u in ((first + last + (last - first) * _POINTS) / 2).tolist()]
-            exact = np.array([crossing.x for crossing in crossings])
-        depth = top - np.array([log_tail_at(*pair)[0] for pair in zip(crossings, exact.tolist(), strict=True)])
+            thetas = (first + last + (last - first) * _POINTS) / 2
+            exact = np.array([Crossing(form, theta, lower).x for theta in thetas.tolist()])
+        depth = top - np.array([estimate_tail(form, x, lower)[0] for x in exact.tolist()])
     except AccuracyError:  # next to 0, where the density may be infinite, or to an end of the support
         return None
     nodes, wanted = (np.abs(np.log(u / zero)) if zero else u for u in (depth, top - logs))
