@@ -373,11 +373,11 @@ def over_davies(p, weights, quick):
     1e-9, or p / 100 if this is less, but at least 1e-14. If `quick` is true, there are fewer repetitions.
     """
     x, accuracy = gx2.isf(p, weights), max(min(ABSOLUTE, p / 100), 1e-14)
-    methods = {OWN: gx2.sf, "fastlmmclib": rivals.davies(import_module("fastlmmclib.quadform").qf, accuracy)}
+    methods = [rivals.davies(import_module("fastlmmclib.quadform").qf, accuracy)]
     if "chi2comb" not in rivals.missing():
-        methods |= rivals.chi2comb(accuracy)
-    own, *others = take_turns({name: partial(method, x, weights) for name, method in methods.items()}, quick)["median"]
-    return min(others) / own
+        methods += rivals.chi2comb(accuracy).values()
+    pairs = [{OWN: partial(gx2.sf, x, weights), "Davies": partial(method, x, weights)} for method in methods]
+    return min(other / own for own, other in (take_turns(pair, quick)["median"] for pair in pairs))
 
 
 def search_over_davies(p, weights, quick):

@@ -24,6 +24,7 @@ WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; ro
 _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
+_FEW = 500  # groups of weights for which loops take less time than the calls of functions around them
 _ENOUGH = 512  # nodes that nearly every quadrature needs; with few degrees of freedom there may be more
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
@@ -149,12 +150,12 @@ class Crossing:
         in extended precision where the machine has it, and terms with y <= -1, which are far from linear, are left as
         they are.
         """
-        height, size, roughness = loops(self.form).height_at(self.form.table, self.form.normal, self.c, self.at)
+        form = self.form
+        height, size, roughness, bend, bent = loops(form).height_at(form.table, form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
             return self._with_error(height - self.c * float(x), size, roughness)
-        form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
-        bend, bent = loops(form).bend_at(form.table, form.normal, self.c, self.at)
+        c, rest = np.longdouble(self.c), np.longdouble(self.pace)
         linear = c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
             return self._with_error(float(bend - linear), size, roughness)
@@ -322,10 +323,11 @@ def estimate_tail(form: Form, x: Real, lower: bool) -> Estimate:
     """Compute the logarithm of the lower or the upper tail at `x`, and its estimated error.
 
     `form` holds the parameters of the distribution, and `x` is divided by its unit (twice the largest weight, if there
-    is one). In most cases two calls of compiled code do the work of `saddle`, `Crossing` and `integrate`. They do not
-    suffice for clusters, if the terms of the logarithm are large, or if the first contour fails.
+    is one). In most cases two calls of compiled code do the work of `saddle`, `Crossing` and `integrate`, which saves
+    time for few weights. They do not suffice for clusters, if the terms of the logarithm are large, or if the first
+    contour fails.
     """
-    if form.moments.shape[1]:
+    if form.moments.shape[1] or form.k.size > _FEW:
         return log_tail_at(saddle(form, x, lower), x)
     loop, at, y = loops(form), np.empty((3, form.k.size)), float(x)
     theta, c, height, *sizes, shape = loop.approach(form.table, form.normal, y, lower, _TILT, at)

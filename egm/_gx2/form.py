@@ -125,7 +125,8 @@ class Form:
 
     @cached_property
     def mean(self) -> Real:
-        return self.means.sum()
+        mean = self.exact_r.dot(self.k)
+        return (mean if self.central else mean + self.exact_r.dot(self.nc)) / 2
 
 
 @dataclass(frozen=True)

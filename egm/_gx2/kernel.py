@@ -117,50 +117,39 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
-def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float]:
-    """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
+def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float, float, float]:
+    """Compute K(c) as if all weights of a cluster were equal to its center, K(c) - K'(0) c, and bounds of roundings.
 
-    K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`.
-    The first of the two numbers is a sum of the absolute values of all terms of K(c), the normal term counted twice,
-    and of k min(|r c|, 1) for each group of weights. Here k is the degrees of freedom of the group, and r is its weight
-    divided by the largest one. The second number is the root of the sum of all k^2, but at most 64: the rounding errors
-    of a quadrature grow with it. `at` has 1 - r c and r c / (1 - r c) for each group, from `cross`.
+    K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
+    and K'(0) is the mean. `at` has 1 - r c and r c / (1 - r c) for each group, from `cross`. The results are
+
+    - K(c), a sum over groups of weights.
+    - A sum of the absolute values of all its terms, the normal term counted twice, and of k min(|r c|, 1) for each
+      group. Here k is the degrees of freedom of the group, and r is its weight divided by the largest one.
+    - The root of the sum of all k^2, but at most 64: the rounding errors of a quadrature grow with it.
+    - K(c) - K'(0) c. A group has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near
+      y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with
+      z = y / (2 - y), which is the same function.
+    - The sum of the absolute values of these terms.
     """
     size = normal * c * (normal * c) if normal else 0.0
-    height, squares = size / 2, 0.0
+    height, squares, bend, bent = size / 2, 0.0, size / 2, size / 2
     for j in range(table.shape[1]):
         y, k, nc = c * table[0, j], table[2, j], table[3, j]
         log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
         height += (at[1, j] * nc - k * log) / 2
         size += k * (abs(log) / 2 + (1.0 if abs(y) > 1 else abs(y))) + abs(at[1, j]) * nc / 2
         squares += k * k
-    return height, size, math.sqrt(squares) if squares < 4096 else 64.0
-
-
-@compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
-def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c) - K'(0) c as a sum over groups of weights, and the sum of the absolute values of its terms.
-
-    K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
-    and K'(0) is the mean. The nearly equal weights of a group are replaced by one number r in `table`. A group with k
-    degrees of freedom has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near y = 0
-    the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y),
-    which is the same function. `at` has 1 - r c and r c / (1 - r c) for each group, from `cross`.
-    """
-    bend = size = normal * c * (normal * c) / 2 if normal else 0.0
-    for j in range(table.shape[1]):
-        y, k, nc = c * table[0, j], table[2, j], table[3, j]
-        z = y / (2 - y)
+        log_less_y = -log - y
         if abs(y) < 0.1:
+            z = y / (2 - y)
             q = z * z
             series = 1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * (1 / 11 + q / 13))))
             log_less_y = 2 * q * (1 / (1 + z) + z * series)
-        else:
-            log_less_y = -(math.log1p(-y) if y < 0.5 else math.log(at[0, j])) - y
         term = (k * log_less_y + nc * y * at[1, j]) / 2
         bend += term
-        size += abs(term)
-    return bend, size
+        bent += abs(term)
+    return height, size, math.sqrt(squares) if squares < 4096 else 64.0, bend, bent
 
 
 @compiled("(f8, f8, f8, f8, f8)")
@@ -245,14 +234,14 @@ def approach(
     """Find the saddle point c of a tail, and the first contour (path of integration) through it.
 
     The results are theta; c; K(c) - c x; three numbers for a bound of the rounding errors; and the shape of the
-    contour, which `quadrature` explains. The numbers are the two of `height_at`, with |c x| added to the first, and the
+    contour, which `quadrature` explains. The numbers are two of `height_at`, with |c x| added to the first, and the
     sum of the absolute values of the terms of c K'(c), divided by the root of the spread of `hyperbola`. `tilt` is a
     part of the shape. The docstring of the module explains the other arguments, and `at` is overwritten. If no saddle
     point is found, the results are NaN.
     """
     theta = saddle(table, normal, x, lower, at)
     c, pace, gain, loss, convex, concave, skew = cross(table, normal, theta, lower, at)
-    height, size, roughness = height_at(table, normal, c, at)
+    height, size, roughness, _, _ = height_at(table, normal, c, at)
     spread = convex + concave + 1
     h, reach, most, bend = hyperbola(c, pace, spread, skew, lower, tilt)
     shape = h, reach if bend * x > 0 else MOST_REACH, math.copysign(tilt, x) if x else 0.0, most
@@ -274,7 +263,7 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     pi f2)].
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
-    height, _, _ = height_at(table, normal, c, at)
+    height, _, _, _, _ = height_at(table, normal, c, at)
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
         square = at[1, j] * at[1, j]
