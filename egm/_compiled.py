@@ -24,16 +24,18 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
 
     The compiled code is stored in numba's cache folder, if possible; if the folder is full or damaged, the function is
     compiled without it. If `signature` has the types of the arguments, the function is compiled (or its code is loaded)
-    at once, otherwise at its first call. `options` are further arguments of `numba.njit`. In a module that
-    `interpreted` returns, the functions stay as they are.
+    at once, otherwise at its first call. `options` are further arguments of `numba.njit`. Where numba is missing or
+    switched off, and in a module that `interpreted` returns, the functions stay as they are.
     """
     options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
         if _PLAIN in function.__globals__:
             return function
-        from numba import njit
-
+        try:
+            from numba import njit
+        except ImportError:  # as in a browser, for which there is no numba
+            return function
         dispatcher: Any = njit(**options)(function)
         if dispatcher is function:  # numba is switched off
             return function

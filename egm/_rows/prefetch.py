@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
+with suppress(ImportError):
+    from llvmlite import ir
+    from numba import config, types
+    from numba.extending import intrinsic
 
 __all__ = ["prefetch"]
 
@@ -32,5 +34,5 @@ def _prefetch(context: Any, X: Any, index: Any) -> Any:
 
 # In a compiled function, prefetch(X, index) makes the processor load an entry of the array X before it is needed. The
 # index is the place in memory, and may be beyond the end of the array. The call changes nothing but the speed. Where
-# numba is switched off, Python runs the functions, and nothing is loaded in advance.
-prefetch: Any = (lambda X, index: None) if config.DISABLE_JIT else intrinsic(_prefetch)
+# numba is missing or switched off, Python runs the functions, and nothing is loaded in advance.
+prefetch: Any = intrinsic(_prefetch) if "intrinsic" in globals() and not config.DISABLE_JIT else lambda X, index: None

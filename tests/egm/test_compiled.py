@@ -75,15 +75,16 @@ data.release(X)
 
 
 @pytest.mark.slow
-def test_releases_are_the_same_where_numba_is_switched_off():
-    """Simulated releases have the same bits whether their loops are compiled or, as NUMBA_DISABLE_JIT=1 says, not."""
+def test_releases_are_the_same_where_numba_is_switched_off_or_missing():
+    """Simulated releases have the same bits whether their loops are compiled, or NUMBA_DISABLE_JIT=1, or no numba."""
+    missing = 'import sys; sys.modules["numba"] = None\n'
     found = [
         subprocess.run(
-            [sys.executable, "-c", RELEASES],
+            [sys.executable, "-c", start + RELEASES],
             env=os.environ | {"NUMBA_DISABLE_JIT": switched_off},
             **{"check": True, "capture_output": True, "text": True},
         ).stdout
-        for switched_off in ("0", "1")
+        for start, switched_off in (("", "0"), ("", "1"), (missing, "0"))
     ]
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert len(found[0].splitlines()) == 4
