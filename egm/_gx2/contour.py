@@ -219,7 +219,7 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 def _size(form: Form) -> str:
     """Return words for an error message: the sum of the degrees of freedom and the noncentralities in `form`."""
-    return f", where dof and nc add up to {float(np.sum(form.k) + np.sum(form.nc)):.3g}"
+    return f", where dof and nc add up to {float(np.sum(form.k)) + float(np.sum(form.nc)):.3g}"
 
 
 def _at(x: Real) -> str:
@@ -301,7 +301,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
             *arguments, shape, density, halvings, ends, np.empty(loop.WHOLE), kept
         )
         shift, mass = kept[:2, :count].copy()
-        if form.narrow and not np.abs(shift).max() < REACH:
+        if form.narrow and not np.abs(shift).max(initial=0.0) < REACH:
             crossing.refine()
             return integrate(crossing, x, density, halvings)
         if not sums[0] > 0:  # rounding errors have exceeded a tail
