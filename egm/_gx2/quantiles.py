@@ -23,6 +23,8 @@ _NODES, _PANEL = 26, 1.25  # of the interpolation: nodes, width of a panel
 _POINTS = chebyshev.chebpts1(_NODES)
 _TRANSFORM = np.linalg.inv(chebyshev.chebvander(_POINTS, _NODES - 1)).T  # from values there to Chebyshev coefficients
 _NEAR, _LONG = 2 / 3, 3.0  # beside the quantile 0, in the variable of the panels: least distance, and width in its log
+_NARROW = 1e-6  # width, as a difference of logarithms, of a panel in which rounding errors would spoil the slope
+_OUTSIDE = 1.001  # a panel is from -1 to 1, and Newton's method may leave it only by rounding
 _LEFT_OUT, _ROUNDED = 2e-13, 2e-16  # negligible error of the log of a tail, and relative error of it or of a quantile
 _SLOPE = 1e-4  # factor by which the density's error counts: the density only gives the last, small step
 _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
@@ -403,9 +405,11 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
     without a search. Both are interpolated between these points, and Newton's method inverts the function of the tail.
     If they vary much, their logarithms are interpolated. They are counted from their values in the middle, so that they
     have no large rounding errors. The result is None if the last Chebyshev coefficients would change the logarithm of a
-    tail by more than `_LEFT_OUT`.
+    tail by more than `_LEFT_OUT`, or if the panel is very narrow.
     """
     top = loops(form).TOP
+    if abs(logs[-1] - logs[0]) < _NARROW:
+        return None
     try:
         first, last = (search(form, log_p, lower) for log_p in logs[[0, -1]].tolist())
         if zero and first * last <= 0:
@@ -413,9 +417,13 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
         if zero:
             exact = first * (last / first) ** ((1 + _POINTS) / 2)
         else:
-            first, last = (saddle(form, x, lower).theta for x in (first, last))
-            thetas = (first + last + (last - first) * _POINTS) / 2
-            exact = np.array([Crossing(form, theta, lower).x for theta in thetas.tolist()])
+            start, end = (saddle(form, x, lower).theta for x in (first, last))
+            thetas = np.append((start + end + (end - start) * _POINTS) / 2, (start, end))
+            found = np.array([Crossing(form, theta, lower).x for theta in thetas.tolist()])
+            left, right = found[-2:]
+            if not abs(right - left - (last - first)) < abs(last - first) / 2:
+                return None  # the panel is narrower than a saddle point is exact
+            exact = first + (found[:-2] - left) * ((last - first) / (right - left))  # between the ends of the panel
         depth = top - np.array([estimate_tail(form, x, lower)[0] for x in exact.tolist()])
     except AccuracyError:  # next to 0, where the density may be infinite, or to an end of the support
         return None
@@ -436,6 +444,8 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
     z = np.interp(wanted, grid, _POINTS)
     for _ in range(4):
         z -= (chebyshev.chebval(z, fit) - wanted) / chebyshev.chebval(z, slope)
+    if not np.all(np.abs(z) <= _OUTSIDE):
+        return None
     values = chebyshev.chebval(z, fit_x)
     return center * np.exp(values) if wide else center + values
 

@@ -119,6 +119,26 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
     np.testing.assert_allclose(gx2.isf(p, million), x, rtol=1e-14)
 
 
+@pytest.mark.parametrize("width", [0, 1e-15, 1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1])
+@pytest.mark.parametrize("p", [1e-12, 0.05, 0.3, 0.43, 0.9])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"weights": [1.0, 0.5]},
+        {"weights": [1.0, 0.5], "dof": 50},
+        {"weights": [1.0, -0.7], "dof": 3},
+        {"weights": [1.0, -0.7, 0.4], "normal": 0.5},
+    ],
+    ids=["plain", "dof", "signs", "normal"],
+)
+def test_many_close_quantiles_are_those_of_single_calls(form, p, width):
+    many = p * (1 + width * np.linspace(-1, 1, 60))
+    x = gx2.isf(many, **form)
+    some = [0, 17, 31, 59]
+    np.testing.assert_allclose(gx2.sf(x, **form), many, rtol=1e-12)
+    np.testing.assert_allclose(x[some], [gx2.isf(q, **form) for q in many[some]], rtol=1e-12)
+
+
 UNEQUAL = np.append(np.geomspace(1e-150, 1e-7, 2990), np.linspace(0.2, 1, 10))  # has wide clusters, of eight octaves
 
 
