@@ -94,8 +94,8 @@ def others(x, log_p, lower, parameters):
     for of, argument in (("pdf", x), ("ppf" if lower else "isf", math.exp(log_p))):
         if argument == 0:  # a probability that has underflowed
             continue
+        value, error = getattr(gx2, of)(argument, *parameters, full_output=True)
         with suppress(ArithmeticError, ValueError):
-            value, error = getattr(gx2, of)(argument, *parameters, full_output=True)
             yield of, excess(value, argument, parameters, of), error * value if of == "pdf" else error
 
 
@@ -136,11 +136,15 @@ def main():
                 above += 1
                 say(f"{value!r}, estimate {estimate:.1e}, proved error {off:.1e}")
         if certified:
-            for of, beyond, error in others(x, log_p, lower, parameters):
-                proved += 1
-                if beyond > error:
-                    above += 1
-                    say(f"{of}, estimate {error:.1e}, proved error {beyond:.1e}")
+            try:
+                for of, beyond, error in others(x, log_p, lower, parameters):
+                    proved += 1
+                    if beyond > error:
+                        above += 1
+                        say(f"{of}, estimate {error:.1e}, proved error {beyond:.1e}")
+            except (ArithmeticError, ValueError) as problem:
+                failures += 1
+                say(problem)
         largest = max(largest, off / max(1, abs(value)))
     print(f"{options.count} forms: {failures} failures, {above} errors above the estimate, largest {largest:.0e}")
     print(f"{proved} compared with bounds by ball arithmetic")
