@@ -364,11 +364,10 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     weights of one sign, the integrand may die away although exp(-s x) grows. `x` is divided by twice the largest
     weight, if there is one.
     """
-    loop, c = loops(crossing.form), crossing
-    h, reach, most, bend = loop.hyperbola(c.c, c.pace, c.spread, c.skew, c.lower, _TILT)
-    tilt = math.copysign(_TILT, x) if x else 0.0
-    for wide in (reach if bend * x > 0 else loop.MOST_REACH, 1.0):
-        yield h, wide, tilt, most
+    of_crossing = crossing.c, crossing.pace, crossing.spread, crossing.skew
+    (h, wide, tilt, most), reach, bend = loops(crossing.form).hyperbola(*of_crossing, x, crossing.lower, _TILT)
+    yield h, wide, tilt, most
+    yield h, 1.0, tilt, most
     yield h, 1.0, 0.0, most
     if not crossing.lower and bend * x <= 0:
         for wide in (reach, 1.0):

@@ -53,7 +53,7 @@ _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
 _V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
 _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
 _CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
-MOST_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
+_MOST_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _GROWS = 1e3  # largest factor by which an integrand may grow along a contour; `hyperbola` allows more for a reduced h
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
@@ -203,17 +203,17 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     return np.nan
 
 
-@compiled("(f8, f8, f8, f8, b1, f8)")
+@compiled("(f8, f8, f8, f8, f8, b1, f8)")
 def hyperbola(
-    c: float, pace: float, spread: float, skew: float, lower: bool, tilt: float
-) -> tuple[float, float, float, float]:
-    """Return h and reach, the constants of the hyperbola that follows the path of steepest descent to third order.
+    c: float, pace: float, spread: float, skew: float, x: float, lower: bool, tilt: float
+) -> tuple[tuple[float, float, float, float], float, float]:
+    """Return the shape of the first contour to try, as `quadrature` explains it, and the reach and the bend of a path.
 
-    The path goes through the saddle point c of exp(K(s) - s x) / s. `pace` is the derivative of log|c| from `cross`,
+    The path is that of steepest descent through the saddle point c of exp(K(s) - s x) / s. The contour follows it to
+    third order if it bends to the side on which exp(-s x) falls. `pace` is the derivative of log|c| from `cross`,
     `spread` is c^2 times the second derivative of K(s) - s x - log s at c, and `skew` is c^3 K'''(c). The tangent of
-    the angle between the ends of the hyperbola and the vertical is `tilt`; `quadrature` explains these constants. The
-    other results are the largest factor by which the integrand may grow along the hyperbola, and the bend of the path
-    in units of h, which is positive if the path bends to the right.
+    the angle between the ends of the contour and the vertical is `tilt`. The bend is in units of h, and positive if the
+    path bends to the right.
     """
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
     # makes the integrand die away, and the lower one further than many weights can bear.
@@ -223,8 +223,10 @@ def hyperbola(
         most *= h / (_CLEAR * pace)
         h = _CLEAR * pace
     bend = third / spread / (3 * math.sqrt(spread))
-    reach = tilt / abs(bend) if bend else MOST_REACH
-    return h, 1.0 if reach < 1 else MOST_REACH if reach > MOST_REACH else reach, most, bend
+    reach = tilt / abs(bend) if bend else _MOST_REACH
+    reach = 1.0 if reach < 1 else _MOST_REACH if reach > _MOST_REACH else reach
+    shape = h, reach if bend * x > 0 else _MOST_REACH, math.copysign(tilt, x) if x else 0.0, most
+    return shape, reach, bend
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8, f8[:, ::1])")
@@ -243,8 +245,7 @@ def approach(
     c, pace, gain, loss, convex, concave, skew = cross(table, normal, theta, lower, at)
     height, size, roughness, _, _ = height_at(table, normal, c, at)
     spread = convex + concave + 1
-    h, reach, most, bend = hyperbola(c, pace, spread, skew, lower, tilt)
-    shape = h, reach if bend * x > 0 else MOST_REACH, math.copysign(tilt, x) if x else 0.0, most
+    shape, _, _ = hyperbola(c, pace, spread, skew, x, lower, tilt)
     return theta, c, height - c * x, size + abs(c * x), roughness, (gain + loss) / math.sqrt(spread), shape
 
 

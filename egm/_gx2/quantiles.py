@@ -594,12 +594,11 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """
     top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
-    if lower and form.narrow:
-        start = loops(form).by_formula(form.table, form.normal, log_p, lower, np.empty((3, form.table.shape[1])))
-        form = form.serving(start, lower)
-    depth = top - log_p
+    depth, at = top - log_p, np.empty((3, form.table.shape[1]))
+    start = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
+    if form.serving(start, lower) is not form:
+        return search(form.finer, log_p, lower)
     least = math.log(top / depth)  # the result of `excess` for a tail of 1
-    at = np.empty((3, form.table.shape[1]))
 
     def excess(theta: float) -> tuple[float, float, tuple[float, bool]]:
         crossing = Crossing(form, theta, lower)
@@ -620,14 +619,13 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     near = lower and not form.normal and loops(form).formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p
     if near and (not is_power(form) or _beyond(form, log_p) > 0):
         return 0.0
-    theta = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
-    if math.isnan(theta):
-        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p:.6g}", estimate=theta)
-    if not lower and theta == loops(form).FAR and depth > VAST:  # at this c, the height is that at the saddle point
-        crossing = Crossing(form, theta, lower)
+    if math.isnan(start):
+        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p:.6g}", estimate=start)
+    if not lower and start == loops(form).FAR and depth > VAST:  # at this c, the height is that at the saddle point
+        crossing = Crossing(form, start, lower)
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
-    x, beside = find_root(excess, theta, tolerance=max(3e-5 / depth, _LEAST))
+    x, beside = find_root(excess, start, tolerance=max(3e-5 / depth, _LEAST))
     return _polished(form, log_p, lower, x) if (np.any(form.k <= 0.1) if definite else beside) else x
 
 
