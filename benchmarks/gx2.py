@@ -299,24 +299,26 @@ def calls(quick):
     1000 quantiles at once, compared with one call for each; the first tail in a new process; moments of what clipping
     removes (`clip_moments`); and certified results. If `quick` is true, there are fewer tails and quantiles.
     """
-    levels = (1e-2, 1e-8) if quick else (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
-    columns = [f"p = {power(p)}" for p in levels]
+    levels = (1e-2, 1e-8) if quick else [10.0**-digits for digits in range(2, 13)]
+    sets = {f"d = {d}": 1 / np.arange(1, d + 1) for d in (2, 10, 100, 1000)}
     if "fastlmmclib" in rivals.missing():
         yield "fastlmmclib is missing."
     else:
-        yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *columns)
-        for d in (2, 10, 100, 1000):
-            yield verdict(f"d = {d}", [over_davies(p, 1 / np.arange(1, d + 1), quick) for p in levels], ".2f", least=1)
-        yield from heading("one isf, weights 1/j: time of the faster search over Davies over that of egm.gx2", *columns)
-        for d in (2, 10, 100, 1000):
-            reached = [p for p in levels if d > 2 or p > 1e-12]  # Davies' algorithm reports a fault for the other one
-            ratios = [search_over_davies(p, 1 / np.arange(1, d + 1), quick) for p in reached]
-            yield verdict(f"d = {d}", ratios, ".2f", least=1)
-        levels, alphas = (1e-2, 1e-3, 1e-6), np.geomspace(1e-2, 1, 3 if quick else 5)
-        title = "one sf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha, 0.01 <= alpha <= 1: least such ratio"
+        yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *sets)
+        for p in levels:
+            yield verdict(power(p), [over_davies(p, weights, quick) for weights in sets.values()], ".2f", least=1)
+        yield from heading("one isf, weights 1/j: time of the faster search over Davies over that of egm.gx2", *sets)
+        for p in levels:
+            ratios = [search_over_davies(p, weights, quick) for weights in sets.values()]
+            yield verdict(power(p), ratios, ".2f", least=1)
+        levels, alphas = (1e-2, 1e-3, 1e-6), np.geomspace(1e-2, 1e2, 3 if quick else 9)
+        title = (
+            "one sf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha, 0.01 <= alpha <= 100: least such ratio"
+        )
         yield from heading(title, *(f"p = {power(p)}" for p in levels))
         for exponent in (2, 1):
             sets = [zipf_sigma(1000, alpha) ** exponent for alpha in alphas]
+            sets = [weights[weights > 0] for weights in sets]  # sigma^2 underflows at alpha = 100
             least = [min(over_davies(p, weights, quick) for weights in sets) for p in levels]
             yield verdict(f"sigma^{exponent}", least, ".2f", least=1)
     yield from heading("1000 quantiles of one form: one by one, over an array", "p <= 0.01", "p <= 0.999")
@@ -333,13 +335,17 @@ def calls(quick):
     levels = np.geomspace(1e-12, 1e-2, 1000), np.linspace(0.001, 0.999, 1000)
     for name, form in forms.items():
         yield verdict(name, [over_array(p, form, quick) for p in levels], ".1f", least=10)
-    yield from heading("first gx2.sf, and the one from which its loops are compiled", "seconds")
+    first = {"sf": 14, "isf": 1e-2, "gradients": 14, "clip_moments": 14}
+    yield from heading("first call in a new process, seconds", *first)
     for d in (2, 1000):
-        (first, new), (later, compiling) = first_calls(d)
-        yield verdict(f"first, d = {d}, in a new process", [first], ".3f", most=0.3)
-        yield verdict(f"first, d = {d}, nothing compiled", [new], ".3f", most=3)
-        yield row("later, code is loaded", f"{later:.2f}")
-        yield row("later, code is compiled", f"{compiling:.2f}")
+        stored, new = np.transpose([first_calls(name, value, d)[:, 0] for name, value in first.items()])
+        yield verdict(f"d = {d}, compiled code is stored", stored, ".3f", most=0.3)
+        yield verdict(f"d = {d}, nothing is compiled", new, ".3f", most=3)
+    yield from heading("calls that load or compile, seconds", "stored", "not compiled")
+    yield row(
+        "slowest of 2000 sf, d = 1000", *(f"{seconds:.2f}" for seconds in first_calls("sf", 14, 1000, 2000)[:, 1])
+    )
+    yield row("first isf, d = 1e6", *(f"{seconds:.2f}" for seconds in first_calls("isf", 1e-2, 10**6)[:, 0]))
     yield from heading("clip_moments, weights 1/j, at the upper quantile of 1e-2: time over 4800 complex logarithms")
     numbers = np.linspace(1, 2, 4800) + 1j  # 48 nodes of a contour for 100 weights
     # The goals are a fifth of the times before the loops were compiled, 5.4 and 11.5 in the same unit.
@@ -404,29 +410,28 @@ def over_array(p, form, quick):
     return single / array
 
 
-def first_calls(d):
-    """Measure the first and the slowest of 2000 tails in a new process; return their times in seconds as an array.
+def first_calls(name, value, d, many=1):
+    """Measure the first of `many` calls of a function of egm.gx2 in a new process, and the slowest one.
 
-    The tails are those of `d` weights 1/j, and beyond twice their mean. The array has the shape (2, 2): the first row
-    is for the first tail, and the second for the slowest. The first column is for processes that find compiled code in
-    a cache, the second for processes with an empty cache. Each time is the median of three processes. The slowest tail
-    is the one at which egm.gx2 loads or compiles its loops, which it does only after some tails.
+    The function `name` is called with `value` and with the `d` weights 1/j. The times in seconds are in an array of the
+    shape (2, 2). Its first row is for processes that find compiled code stored by earlier ones, the second for those
+    that find none; they may load or compile code in any call. The first column has the time of the first call, the
+    second that of the slowest. Each time is the median of three processes.
     """
     code = (
         "import time, numpy; from egm import gx2\n"
-        f"weights = 1 / numpy.arange(1.0, {d + 1}); x = 2 * weights.sum(); times = [time.perf_counter()]\n"
-        "for _ in range(2000): gx2.sf(x, weights); times.append(time.perf_counter())\n"
+        f"weights = 1 / numpy.arange(1.0, {d + 1}); times = [time.perf_counter()]\n"
+        f"for _ in range({many}): gx2.{name}({value}, weights); times.append(time.perf_counter())\n"
         "seconds = [b - a for a, b in zip(times, times[1:])]; print(seconds[0], max(seconds))"
     )
     seconds = np.empty((3, 2, 2))
-    for pair in seconds:
+    for place in np.ndindex(3, 2):
         with tempfile.TemporaryDirectory() as folder:
-            environment = os.environ | {"NUMBA_CACHE_DIR": folder}
-            for place in (1, 0):  # the second process finds what the first one compiled
-                done = subprocess.run(
-                    [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-                )
-                pair[:, place] = [float(number) for number in done.stdout.split()]
+            environment = os.environ | ({"NUMBA_CACHE_DIR": folder} if place[1] else {})
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+            )
+        seconds[place] = [float(number) for number in done.stdout.split()]
     return np.median(seconds, axis=0)
 
 

@@ -55,10 +55,12 @@ def chi2comb(atol="1e-9"):
     Its absolute accuracy is `atol`.
     """
     module = import_module("chi2comb")
+    last = [None, None]  # the last weights, and the terms that chi2comb takes, which are made only once
 
     def tail(x, weights):
-        terms = [module.ChiSquared(weight, 0.0, 1) for weight in weights]
-        value, fault, _ = module.chi2comb_cdf(x, terms, 0.0, lim=10**8, atol=float(atol))
+        if last[0] is not weights:
+            last[:] = weights, [module.ChiSquared(weight, 0.0, 1) for weight in weights]
+        value, fault, _ = module.chi2comb_cdf(x, last[1], 0.0, lim=10**8, atol=float(atol))
         return np.nan if fault else 1 - value
 
     return {f"Davies (chi2comb), atol={atol}": tail}

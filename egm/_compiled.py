@@ -1,7 +1,7 @@
 """Compile functions with numba, for the modules that hold inner loops.
 
-These modules are imported only when they are needed: numba takes a quarter of a second to import, and seconds to
-compile the functions for the first time on a machine.
+These modules are imported only when they are needed: numba takes about half a second to import, and seconds to compile
+the functions for the first time on a machine.
 """
 
 from __future__ import annotations

@@ -94,11 +94,9 @@ def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
                 return np.array(number)
         array = _read(name, value)
         passed = passes(array)
-        return (
-            array
-            if (passed.all() if array.ndim else passed)
-            else _require(passed, rule, name, _without_nan(name, array))
-        )
+        if np.count_nonzero(passed) == array.size:  # for a short vector, much quicker than all()
+            return array
+        return _require(passed, rule, name, _without_nan(name, array))
 
     return check
 

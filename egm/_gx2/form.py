@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import comb
 
 from egm._lazy import cached_property
 from egm._threads import in_parallel
@@ -22,7 +23,7 @@ from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _OFTEN, _MOST = 1 << 12, 1 << 15  # numbers of clusters for which there is space at first, and at most
-WIDE = 125 << 7  # in `kernel.gather`, the key of r = 2^-23, where r is a weight divided by the largest one
+WIDE = 125 << 7  # in `clusters.gather`, the key of r = 2^-23, where r is a weight divided by the largest one
 REACH = 2.0**16  # a form with wide clusters, of |r| < 2^-23, serves for |s| up to this: then |r s| < 2^-7
 _FARTHEST = 7.0  # largest theta of a lower tail for such a form; a contour from there mostly stays within REACH
 _HUGE, _ROOT = 1e300, 2.0**20  # dof or nc above _HUGE are divided by the square of _ROOT, so that no sum overflows
@@ -177,10 +178,8 @@ class Law:
     @cached_property
     def signs(self) -> tuple[bool, bool]:
         """Return whether there are negative weights, and whether there are positive ones."""
-        if not self.weights.size:
-            return False, False
-        least = self.weights.min()
-        return bool(least < 0), bool(least > 0 or self.weights.max() > 0)
+        negative = int(np.count_nonzero(self.weights < 0))
+        return negative > 0, negative < self.weights.size
 
     @cached_property
     def upper(self) -> Side:
@@ -324,7 +323,8 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     """
     if weights.size == 0:
         return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
-    if (weights[1:] < weights[:-1]).all():  # as eigenvalues often are; otherwise it takes longer to sort them
+    descending = np.count_nonzero(weights[1:] < weights[:-1]) == weights.size - 1
+    if descending:  # as eigenvalues often are; otherwise it takes longer to sort them
         single, order = True, np.arange(weights.size)[::-1]
         values, dof, nc = weights[::-1], dof[::-1], nc[::-1]
     else:
@@ -349,20 +349,20 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int, wide: i
     weight from the center. If there would be more than `most` clusters, the array has no rows. The third result has
     the sums of `dof` and of `nc` with more digits, in the shape (2, clusters).
     """
-    from egm._gx2 import kernel
+    from egm._gx2 import clusters
 
     weights, dof, nc = np.ascontiguousarray(weights), distinct(dof), distinct(nc)
     largest = float(weights.max())
     each = float(dof[0]) if dof.size == 1 else 1.0  # counting is exact, and the sum of many equal numbers is not
 
-    def clusters(part: slice) -> Array:
+    def gathered(part: slice) -> Array:
         own_dof, own_nc = dof / each if dof.size == 1 else dof[part], nc if nc.size == 1 else nc[part]
-        found: Array = kernel.gather(weights[part], own_dof, own_nc, largest, order, most, wide)
+        found: Array = clusters.gather(weights[part], own_dof, own_nc, largest, order, most, wide)
         return found
 
     half = weights.size // 2
     parts = [slice(half), slice(half, None)] if half > _HALF else [slice(None)]
-    found = in_parallel(clusters, parts)
+    found = in_parallel(gathered, parts)
     together = np.concatenate(found)
     together = together[np.argsort(together[:, 0], kind="stable")]
     first = np.flatnonzero(np.diff(together[:, 0], prepend=-1.0))
@@ -374,8 +374,15 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int, wide: i
     merged[:, 5 : 5 + order] *= each
     merged[:, 3:5] = sums.T
     merged[:, :2], merged[:, 2] = together[first, :2], np.minimum.reduceat(together[:, 2], first)
-    kernel.recenter(merged, order)
+    clusters.recenter(merged, _binomials(order))
     return largest, merged, sums
+
+
+@cache
+def _binomials(order: int) -> Array:
+    """Return the binomial coefficients of p over i, in the row p and the column i, for p and i up to `order`."""
+    found: Array = comb(*np.ogrid[: order + 1, : order + 1])
+    return found
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float, wide: bool) -> Form | None:

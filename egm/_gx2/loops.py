@@ -1,15 +1,18 @@
 """Choose how the inner loops in `egm._gx2.kernel` run: by Python, until it pays to load or compile them with numba.
 
-A process that asks for a few tails of a few weights has its answers in milliseconds, where it would take numba a
-quarter of a second to load compiled code, and some seconds to compile it for the first time on a machine. Python and
-the compiled code do the same operations in the same order, so that their results are equal to the last digit.
+A process that asks for a few tails of a few weights has its answers in milliseconds. To load compiled code takes about
+half a second, and to compile it for the first time on a machine takes three to ten. Python and the compiled code do the
+same operations in the same order, so that their results are equal to the last digit.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import time
 from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,13 +24,15 @@ from egm._gx2.form import Form
 __all__ = ["kernel", "loops"]
 
 _FEW = 1024  # most groups of weights for which Python runs the loops
-_PAYS = 0.25  # seconds in Python after which the loops are compiled: as long as it takes to load compiled code
-_MOST_NODES = 256  # most nodes of a quadrature by Python
+# Seconds in Python after which compiled code takes over, if it is stored already, and if it must be compiled first. The
+# two are about as long as it takes to load it, and to compile it.
+_LOADS, _COMPILES = 0.25, 3.0
+_NODES = 1024  # most nodes of a quadrature by Python, for each second of `_pays`
 
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of compiled functions, which the first call imports in a quarter of a second.
+    """Return the module of compiled functions, which the first call imports.
 
     If numba has not stored the compiled code, the import compiles the functions. During the import the garbage
     collector is off, because it would find next to nothing and take a tenth of the time.
@@ -46,12 +51,26 @@ def kernel() -> ModuleType:
 def loops(form: Form | None = None) -> Any:
     """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
 
-    The functions are compiled if Python has run them for `_PAYS` seconds already, or if `form` has many groups of
+    The functions are compiled if Python has run them for `_pays` seconds already, or if `form` has many groups of
     weights or has clusters. Without `form`, the result is for calls of functions such as `newton`, which take only
     numbers.
     """
     few = form is None or (form.k.size <= _FEW and form.moments.shape[1] == 0)
-    return _python if _python.seconds < _PAYS and few else kernel()
+    return _python if few and _python.seconds < _pays() else kernel()
+
+
+@cache
+def _pays() -> float:
+    """Return for how many seconds Python shall run the loops, before it pays to load or to compile them.
+
+    Numba stores compiled code in the folder that the variable NUMBA_CACHE_DIR of the environment names or, without this
+    variable, beside the source; if it cannot write there, it looks for another folder, and code may be stored in it.
+    """
+    source, given = Path(__file__).with_name("kernel.py"), os.environ.get("NUMBA_CACHE_DIR")
+    name = f"kernel.quadrature-*.py{sys.version_info.major}{sys.version_info.minor}*.nbi"
+    found = Path(given).glob(f"*/{name}") if given else source.parent.glob(f"__pycache__/{name}")
+    unknown = not given and not os.access(source.parent, os.W_OK)
+    return _LOADS if unknown or any(found) else _COMPILES
 
 
 class _Python:
@@ -78,10 +97,11 @@ class _Python:
         return getattr(kernel(), name)(*arguments) if result is None else result
 
     def quadrature(self, *arguments: Any) -> Any:
-        """Call `kernel.quadrature` in Python or, if this fails or needs more than `_MOST_NODES` nodes, compiled."""
+        """Call `kernel.quadrature` in Python or, if this fails or needs too many nodes, in compiled code."""
         *others, halvings, ends, nodes, kept = arguments
-        result = self._try("quadrature", *others, halvings, ends, nodes, kept[:, :_MOST_NODES])
-        if result is None or ((halvings or result[0] != self.DIED) and 2 * result[1] > _MOST_NODES):
+        most = int(_NODES * _pays())
+        result = self._try("quadrature", *others, halvings, ends, nodes, kept[:, :most])
+        if result is None or ((halvings or result[0] != self.DIED) and 2 * result[1] > most):
             result = kernel().quadrature(*arguments)
         return result
 

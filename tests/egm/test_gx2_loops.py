@@ -1,5 +1,6 @@
 """Test that `egm.gx2` gives equal results in Python and in compiled code, which it loads only if that saves time."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -88,10 +89,10 @@ def test_numba_is_imported_only_once_it_pays():
 
     few = [gx2.sf(x, [1.0, 0.5]) for x in (1.0, 16.0)]
     assert "numba" not in sys.modules
-    loops._PAYS = 60.0  # however slow this machine is
+    pays, loops._pays = loops._pays, lambda: 60.0  # however slow this machine is
     gx2.sf(16.0, [1 / j for j in range(1, 1001)])
     assert "numba" not in sys.modules
-    loops._PAYS = 0.25
+    loops._pays = pays
     for _ in range(10_000):
         gx2.sf(16.0, [1.0, 0.5])
         if "numba" in sys.modules:
@@ -100,3 +101,21 @@ def test_numba_is_imported_only_once_it_pays():
     assert few == [gx2.sf(x, [1.0, 0.5]) for x in (1.0, 16.0)]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_it_takes_more_time_in_python_until_it_pays_to_compile_than_to_load(tmp_path):
+    pays = "from egm._gx2 import loops; print(loops._pays())"
+    compiles = "from egm._gx2 import loops; loops.kernel()"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout
+        for code in (pays, compiles, pays)
+    ]
+    assert [float(text) for text in printed if text] == [loops._COMPILES, loops._LOADS]
