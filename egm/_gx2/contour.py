@@ -13,18 +13,20 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from egm._gx2.form import REACH, Form, Long, Real
+from egm._gx2.form import REACH, Form, Law, Long, Real
 from egm._gx2.loops import loops
 from egm._lazy import cached_property
 from egm._types import Array, Complex, Indices
 
 EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
+_MEDIUM = 1024.0  # up to this sum, the rounding errors of c r, for the ratios r of weights, are below 1e-13
 WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
-_FEW = 500  # groups of weights for which loops take less time than the calls of functions around them
+_FEW = 1024  # groups of weights for which a tail is computed in one go
+_NO_SERIES = np.empty((0, 0))  # for a distribution without clusters
 _ENOUGH = 512  # nodes that nearly every quadrature needs; with few degrees of freedom there may be more
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
@@ -151,12 +153,14 @@ class Crossing:
         they are.
         """
         form = self.form
-        height, size, roughness, bend, bent = loops(form).height_at(form.table, form.normal, self.c, self.at)
+        height, size, roughness, bend, bent, mean, lost = loops(form).height_at(
+            form.table, form.normal, self.c, self.at
+        )
         size += abs(self.c * float(x))
         if size < _SMALL:
             return self._with_error(height - self.c * float(x), size, roughness)
         c, rest = np.longdouble(self.c), np.longdouble(self.pace)
-        linear = c * (x - form.mean)
+        linear = self.c * (x - mean - lost) if size < _MEDIUM else c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
             return self._with_error(float(bend - linear), size, roughness)
         if self.lower or self.theta < loops(form).CLOSE:
@@ -323,23 +327,56 @@ def estimate_tail(form: Form, x: Real, lower: bool) -> Estimate:
     """Compute the logarithm of the lower or the upper tail at `x`, and its estimated error.
 
     `form` holds the parameters of the distribution, and `x` is divided by its unit (twice the largest weight, if there
-    is one). In most cases two calls of compiled code do the work of `saddle`, `Crossing` and `integrate`, which saves
-    time for few weights. They do not suffice for clusters, if the terms of the logarithm are large, or if the first
-    contour fails.
+    is one).
     """
     if form.moments.shape[1] or form.k.size > _FEW:
         return log_tail_at(saddle(form, x, lower), x)
-    loop, at, y = loops(form), np.empty((3, form.k.size)), float(x)
-    theta, c, height, *sizes, shape = loop.approach(form.table, form.normal, y, lower, _TILT, at)
+    theta, found = _in_one_go(form.table, form.normal, float(x), lower)
+    return found or log_tail_at(_crossing(form, theta, x, lower), x)
+
+
+def smaller_tail(law: Law, x: Real) -> tuple[Estimate, bool] | None:
+    """Compute the logarithm of the smaller tail at `x` with its error, and say whether it is P[Q <= x], quickly.
+
+    `law` holds the parameters of Q, a generalized chi-square variable. The result is None if there are many weights, if
+    they are not in strictly ascending or descending order, as eigenvalues are, if Q has a constant term, if `x` has more
+    digits than a double, if numbers are very large or small, or if the integration needs more care. Then the tail is
+    computed in another way.
+    """
+    size = law.weights.size
+    if not 0 < size <= _FEW or law.shift or not isinstance(x, float):
+        return None
+    table = np.empty((4, size))
+    y, normal, below, lower = loops().arrange(law.weights, law.dof, law.nc, law.normal, x, table)
+    if math.isnan(y):
+        return None
+    _, found = _in_one_go(table, normal, y, lower)
+    return (found, below) if found else None
+
+
+def _in_one_go(table: Array, normal: float, x: float, lower: bool) -> tuple[float, Estimate | None]:
+    """Compute the theta of a saddle point, and the logarithm of the tail at `x` with its estimated error.
+
+    `table` and `normal` describe a distribution, as for the functions in `kernel`. Two calls of them do the work of
+    `saddle`, `Crossing` and `integrate`, which saves time for few weights. If the terms of the logarithm are large, or
+    if the first contour fails, the second result is None.
+    """
+    loop, size = loops(), table.shape[1]
+    at = np.empty((3, size))
+    theta, c, height, *sizes, other, small, shape = loop.approach(table, normal, x, lower, _TILT, at)
+    if sizes[0] >= _SMALL:
+        height, small = other, small if sizes[0] < _MEDIUM else np.inf
+    else:
+        small = sizes[0]
     bound = _rounding(*sizes)
-    if c and sizes[0] < _SMALL and bound < WORST and (lower or theta < loop.FAR):
-        ends, nodes, kept = np.empty(form.k.size, np.intp), np.empty(loop.WHOLE), np.empty((3, _ENOUGH), complex)
+    if c and small < _SMALL and bound < WORST and (lower or theta < loop.FAR):
+        ends, nodes, kept = np.empty(size, np.intp), np.empty(loop.WHOLE), np.empty((3, _ENOUGH), complex)
         ended, _, error, integral, *_ = loop.quadrature(
-            form.table, form.normal, form.moments[0], 0.0, y, c, at, shape, 0.0, 0, ends, nodes, kept
+            table, normal, _NO_SERIES, 0.0, x, c, at, shape, 0.0, 0, ends, nodes, kept
         )
         if ended == loop.DIED and integral > 0:
-            return height + math.log(integral / math.pi), error + bound
-    return log_tail_at(_crossing(form, theta, x, lower), x)
+            return theta, (height + math.log(integral / math.pi), error + bound)
+    return theta, None
 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:

@@ -59,6 +59,8 @@ _SCALED = 8  # factors that are multiplied before their product is scaled, if it
 _VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _FACTOR = 2.0**60  # size of factors from which they are not multiplied: `_SCALED` of them and _LARGE would overflow
+# In `arrange`, largest ratio of numbers that are divided by each other, and the range of weights and of the mean.
+_PLAIN, _SMALLEST, _LARGEST = 1e100, 1e-200, 1e200
 # How a quadrature ended: it is accurate; the integrand grows or does not die away; the last two sums do not agree.
 DIED, GROWS, ROUGH = 0, 1, 2
 
@@ -122,7 +124,9 @@ def _add(term: float, total: float, lost: float) -> tuple[float, float]:
 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
-def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float, float, float]:
+def height_at(
+    table: Array, normal: float, c: float, at: Array
+) -> tuple[float, float, float, float, float, float, float]:
     """Compute K(c) as if all weights of a cluster were equal to its center, K(c) - K'(0) c, and bounds of roundings.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
@@ -136,17 +140,20 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
       y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with
       z = y / (2 - y), which is the same function.
     - The sum of the absolute values of these terms.
+    - K'(0), rounded, and what must be added to it because of the rounding.
 
     What is lost when a term is added to the first or the fourth sum, by rounding, is added at the end.
     """
     size = normal * c * (normal * c) if normal else 0.0
-    height, squares, bend, bent, lost, lost_of_bend = size / 2, 0.0, size / 2, size / 2, 0.0, 0.0
+    height, lost, bend, lost_of_bend, bent = size / 2, 0.0, size / 2, 0.0, size / 2
+    mean, lost_of_mean, squares = 0.0, 0.0, 0.0
     for j in range(table.shape[1]):
         y, k, nc = c * table[0, j], table[2, j], table[3, j]
         log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
         height, lost = _add((at[1, j] * nc - k * log) / 2, height, lost)
         size += k * (abs(log) / 2 + (1.0 if abs(y) > 1 else abs(y))) + abs(at[1, j]) * nc / 2
         squares += k * k
+        mean, lost_of_mean = _add(table[0, j] * (k + nc) / 2, mean, lost_of_mean)
         log_less_y = -log - y
         if abs(y) < 0.1:
             z = y / (2 - y)
@@ -156,7 +163,8 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
         term = (k * log_less_y + nc * y * at[1, j]) / 2
         bend, lost_of_bend = _add(term, bend, lost_of_bend)
         bent += abs(term)
-    return height + lost, size, math.sqrt(squares) if squares < 4096 else 64.0, bend + lost_of_bend, bent
+    roughness = math.sqrt(squares) if squares < 4096 else 64.0
+    return height + lost, size, roughness, bend + lost_of_bend, bent, mean, lost_of_mean
 
 
 @compiled("(f8, f8, f8, f8, f8)")
@@ -236,24 +244,62 @@ def hyperbola(
     return shape, reach, bend
 
 
+@compiled("(f8[:], f8[:], f8[:], f8, f8, f8[:, ::1])")
+def arrange(
+    weights: Array, dof: Array, nc: Array, normal: float, x: float, table: Array
+) -> tuple[float, float, bool, bool]:
+    """Write the `table` of a distribution from its parameters, for its smaller tail at `x`.
+
+    The distribution is that of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z; the docstring of the module explains
+    the table. The smaller tail is taken to be P[Q <= x] if x is below the mean, else P[Q > x]. If it is a tail of the
+    negative variable, all weights change their signs. The results are `x` and `normal` divided by twice the largest
+    weight; whether x is below the mean; and whether the tail is the lower one of the variable in the table. If the
+    weights are not in strictly ascending or descending order, or if numbers are very large or small, the first result
+    is NaN. Then a slower way is needed.
+    """
+    size, mean = weights.size, 0.0
+    ascending = weights[size - 1] > weights[0]
+    for j in range(size):
+        mean += weights[j] * (dof[j] + nc[j])
+        if j and not (weights[j] > weights[j - 1] if ascending else weights[j] < weights[j - 1]):
+            return np.nan, 0.0, False, False
+    first, last = weights[0 if ascending else size - 1], weights[size - 1 if ascending else 0]
+    below = x < mean
+    other = first < 0 if below else last > 0  # there is a weight whose sign belongs to the tail
+    sign, lower = 1.0 if below != other else -1.0, not other
+    largest, least = (last, first) if sign > 0 else (-first, -last)
+    most = -least if -least > largest else largest
+    y, share = sign * x / (2 * largest), normal / (2 * largest)
+    plain = largest > _SMALLEST and most < _PLAIN * largest and most < _LARGEST and share < _PLAIN
+    if not (plain and abs(y) < _PLAIN and abs(mean) < _LARGEST and (normal > 0 or least < 0 or y * _PLAIN > 1)):
+        return np.nan, 0.0, below, lower
+    for j in range(size):
+        i = j if ascending == (sign > 0) else size - 1 - j
+        r = sign * weights[i]
+        table[0, j], table[1, j], table[2, j], table[3, j] = r / largest, (largest - r) / largest, dof[i], nc[i]
+    return y, share, below, lower
+
+
 @compiled("(f8[:, ::1], f8, f8, b1, f8, f8[:, ::1])")
 def approach(
     table: Array, normal: float, x: float, lower: bool, tilt: float, at: Array
-) -> tuple[float, float, float, float, float, float, tuple[float, float, float, float]]:
+) -> tuple[float, float, float, float, float, float, float, float, tuple[float, float, float, float]]:
     """Find the saddle point c of a tail, and the first contour (path of integration) through it.
 
-    The results are theta; c; K(c) - c x; three numbers for a bound of the rounding errors; and the shape of the
-    contour, which `quadrature` explains. The numbers are two of `height_at`, with |c x| added to the first, and the
-    sum of the absolute values of the terms of c K'(c), divided by the root of the spread of `hyperbola`. `tilt` is a
-    part of the shape. The docstring of the module explains the other arguments, and `at` is overwritten. If no saddle
-    point is found, the results are NaN.
+    The results are theta; c; K(c) - c x; three numbers for a bound of the rounding errors; K(c) - c x as the difference
+    of K(c) - K'(0) c and c (x - K'(0)); the sum of the absolute values of the terms of this difference; and the shape
+    of the contour, which `quadrature` explains. The three numbers are two of `height_at`, with |c x| added to the
+    first, and the sum of the absolute values of the terms of c K'(c), divided by the root of the spread of `hyperbola`.
+    `tilt` is a part of the shape. The docstring of the module explains the other arguments, and `at` is overwritten. If
+    no saddle point is found, the results are NaN.
     """
     theta = saddle(table, normal, x, lower, at)
     c, pace, gain, loss, convex, concave, skew = cross(table, normal, theta, lower, at)
-    height, size, roughness, _, _ = height_at(table, normal, c, at)
-    spread = convex + concave + 1
+    height, size, roughness, bend, bent, mean, lost = height_at(table, normal, c, at)
+    spread, linear = convex + concave + 1, c * (x - mean - lost)
     shape, _, _ = hyperbola(c, pace, spread, skew, x, lower, tilt)
-    return theta, c, height - c * x, size + abs(c * x), roughness, (gain + loss) / math.sqrt(spread), shape
+    size, turns = size + abs(c * x), (gain + loss) / math.sqrt(spread)
+    return theta, c, height - c * x, size, roughness, turns, bend - linear, bent + abs(linear), shape
 
 
 @compiled()
@@ -271,7 +317,7 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     pi f2)].
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
-    height, _, _, _, _ = height_at(table, normal, c, at)
+    height, _, _, _, _, _, _ = height_at(table, normal, c, at)
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
         square = at[1, j] * at[1, j]

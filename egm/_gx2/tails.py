@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from egm._gx2.contour import EPS, VAST, Crossing, Estimate, estimate_tail, integrate, saddle
+from egm._gx2.contour import EPS, VAST, Crossing, Estimate, estimate_tail, integrate, saddle, smaller_tail
 from egm._gx2.form import Form, Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
@@ -596,14 +596,18 @@ def either_tail(law: Law, x: float, lower: bool) -> Estimate:
     `law` holds the parameters of Q, a generalized chi-square variable. The smaller tail is integrated along a contour,
     and the other one is 1 minus it.
     """
-    low, high = law.support
-    if x <= low or x >= high:
-        return (0.0 if lower == (x >= high) else -np.inf), 0.0
-    below = x < law.mean
-    log_tail, error = tail_on(law.lower if below else law.upper, x)
-    if log_tail > math.log(0.5):  # between the mean and the median
-        below = not below
+    quick = smaller_tail(law, x)
+    if quick and quick[0][0] < math.log(0.5):
+        (log_tail, error), below = quick
+    else:
+        low, high = law.support
+        if x <= low or x >= high:
+            return (0.0 if lower == (x >= high) else -np.inf), 0.0
+        below = x < law.mean
         log_tail, error = tail_on(law.lower if below else law.upper, x)
+        if log_tail > math.log(0.5):  # between the mean and the median
+            below = not below
+            log_tail, error = tail_on(law.lower if below else law.upper, x)
     if below == lower:
         return log_tail, error
     other = log_complement(log_tail)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from egm import gx2
-from egm._gx2 import loops
+from egm._gx2 import loops, tails
+from egm._gx2.form import law_of
 
 FUNCTIONS = {"sf": "x", "cdf": "x", "logsf": "x", "pdf": "x", "isf": "p", "ppf": "p"}
 
@@ -119,3 +120,28 @@ def test_it_takes_more_time_in_python_until_it_pays_to_compile_than_to_load(tmp_
         for code in (pays, compiles, pays)
     ]
     assert [float(text) for text in printed if text] == [loops._COMPILES, loops._LOADS]
+
+
+def test_the_quick_way_to_a_tail_gives_what_the_slower_way_gives(monkeypatch):
+    """A tail is the same to the last digit, or the same error is raised, if the parameters make no `Form` first."""
+    rng, taken = np.random.default_rng(3), 0
+    for _ in range(400):
+        d = rng.choice([1, 2, 3, 10, 50, 300])
+        signs = rng.choice([-1, 1], d) if rng.random() < 0.5 else rng.choice([-1, 1])
+        weights = np.sort(signs * np.exp(rng.normal(0, rng.choice([0.1, 1, 5]), d)))[:: rng.choice([-1, 1])]
+        dof = 1.0 if rng.random() < 0.5 else rng.choice([0.3, 1, 2, 7.5, 50], d)
+        nc = 0.0 if rng.random() < 0.6 else rng.exponential(3, d)
+        law = law_of(weights, dof, nc, 0.0 if rng.random() < 0.6 else rng.exponential(2))
+        x = law.mean + law.deviation * rng.normal(0, rng.choice([0.1, 1, 5, 30]))
+        x = float(rng.choice([x, 0.0, -1e-300, 1e300, np.inf, -np.inf, law.mean], p=[0.88] + [0.02] * 6))
+        taken += tails.smaller_tail(law, x) is not None
+        found = []
+        for way in (tails.smaller_tail, lambda law, x: None):
+            with monkeypatch.context() as patch:
+                patch.setattr(tails, "smaller_tail", way)
+                try:
+                    found.append([tails.either_tail(law, x, lower) for lower in (False, True)])
+                except gx2.AccuracyError as error:
+                    found.append(str(error))
+        assert found[0] == found[1], (law, x)
+    assert taken > 200
