@@ -339,15 +339,16 @@ def smaller_tail(law: Law, x: Real) -> tuple[Estimate, bool] | None:
     """Compute the logarithm of the smaller tail at `x` with its error, and say whether it is P[Q <= x], quickly.
 
     `law` holds the parameters of Q, a generalized chi-square variable. The result is None if there are many weights, if
-    they are not in strictly ascending or descending order, as eigenvalues are, if Q has a constant term, if `x` has more
-    digits than a double, if numbers are very large or small, or if the integration needs more care. Then the tail is
-    computed in another way.
+    they are not in strictly ascending or descending order, as eigenvalues are, if Q has a constant term, if `x` has
+    more digits than a double, if numbers are very large or small, or if the integration needs more care. Then the tail
+    is computed in another way.
     """
     size = law.weights.size
     if not 0 < size <= _FEW or law.shift or not isinstance(x, float):
         return None
     table = np.empty((4, size))
-    y, normal, below, lower = loops().arrange(law.weights, law.dof, law.nc, law.normal, x, table)
+    table[0], table[2], table[3] = law.weights, law.dof, law.nc
+    y, normal, below, lower = loops().arrange(table, law.normal, x)
     if math.isnan(y):
         return None
     _, found = _in_one_go(table, normal, y, lower)

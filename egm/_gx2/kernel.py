@@ -244,39 +244,43 @@ def hyperbola(
     return shape, reach, bend
 
 
-@compiled("(f8[:], f8[:], f8[:], f8, f8, f8[:, ::1])")
-def arrange(
-    weights: Array, dof: Array, nc: Array, normal: float, x: float, table: Array
-) -> tuple[float, float, bool, bool]:
-    """Write the `table` of a distribution from its parameters, for its smaller tail at `x`.
+@compiled("(f8[:, ::1], f8, f8)")
+def arrange(table: Array, normal: float, x: float) -> tuple[float, float, bool, bool]:
+    """Make the table of a distribution, for its smaller tail at `x`, from the weights w, the dof k and the nc.
 
-    The distribution is that of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z; the docstring of the module explains
-    the table. The smaller tail is taken to be P[Q <= x] if x is below the mean, else P[Q > x]. If it is a tail of the
-    negative variable, all weights change their signs. The results are `x` and `normal` divided by twice the largest
-    weight; whether x is below the mean; and whether the tail is the lower one of the variable in the table. If the
-    weights are not in strictly ascending or descending order, or if numbers are very large or small, the first result
-    is NaN. Then a slower way is needed.
+    The variable is sum_j w_j chi2(k_j, nc_j) + `normal` * Z. `table` holds the w_j in its first row, the k_j and the
+    nc_j in the last two, and is overwritten by the table that the docstring of the module explains. The smaller tail is
+    taken to be P[Q <= x] if x is below the mean, else P[Q > x]. If it is a tail of the negative variable, all weights
+    change their signs. The results are `x` and `normal` divided by twice the largest weight; whether x is below the
+    mean; and whether the tail is the lower one of the variable in the table. If the weights are not in strictly
+    ascending or descending order, or if numbers are very large or small, the first result is NaN. Then a slower way is
+    needed.
     """
-    size, mean = weights.size, 0.0
-    ascending = weights[size - 1] > weights[0]
+    size, mean = table.shape[1], 0.0
+    ascending = table[0, size - 1] > table[0, 0]
     for j in range(size):
-        mean += weights[j] * (dof[j] + nc[j])
-        if j and not (weights[j] > weights[j - 1] if ascending else weights[j] < weights[j - 1]):
+        w = table[0, j]
+        mean += w * (table[2, j] + table[3, j])
+        if j and not (w > table[0, j - 1] if ascending else w < table[0, j - 1]):
             return np.nan, 0.0, False, False
-    first, last = weights[0 if ascending else size - 1], weights[size - 1 if ascending else 0]
+    last = size - 1
+    least, largest = (table[0, 0], table[0, last]) if ascending else (table[0, last], table[0, 0])
     below = x < mean
-    other = first < 0 if below else last > 0  # there is a weight whose sign belongs to the tail
+    other = least < 0 if below else largest > 0  # there is a weight whose sign belongs to the tail
     sign, lower = 1.0 if below != other else -1.0, not other
-    largest, least = (last, first) if sign > 0 else (-first, -last)
+    least, largest = (least, largest) if sign > 0 else (-largest, -least)
     most = -least if -least > largest else largest
     y, share = sign * x / (2 * largest), normal / (2 * largest)
     plain = largest > _SMALLEST and most < _PLAIN * largest and most < _LARGEST and share < _PLAIN
     if not (plain and abs(y) < _PLAIN and abs(mean) < _LARGEST and (normal > 0 or least < 0 or y * _PLAIN > 1)):
         return np.nan, 0.0, below, lower
+    if ascending != (sign > 0):
+        for j in range(size // 2):
+            for row in (0, 2, 3):
+                table[row, j], table[row, last - j] = table[row, last - j], table[row, j]
     for j in range(size):
-        i = j if ascending == (sign > 0) else size - 1 - j
-        r = sign * weights[i]
-        table[0, j], table[1, j], table[2, j], table[3, j] = r / largest, (largest - r) / largest, dof[i], nc[i]
+        r = sign * table[0, j]
+        table[0, j], table[1, j] = r / largest, (largest - r) / largest
     return y, share, below, lower
 
 
