@@ -61,15 +61,16 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    and the phase of the integrand changes little from node to node (`egm/_gx2/kernel.py`).
 3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
    :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
-   over nodes and weights are compiled by numba. The first few tails of a process are computed by the
-   same loops in Python, to the same digits, because they are ready before numba is imported
-   (`egm/_gx2/loops.py`).
+   over nodes and weights are compiled by numba once that pays: for up to 1024 different weights, a process
+   first runs the same loops in Python, to the same digits, about as long as it would take to load or to
+   compile them (`egm/_gx2/loops.py`).
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    search starts from the saddlepoint formula to second order [2]_, whose probability has a relative error
    of a few percent in a tail, and of about a tenth elsewhere. Then one or two steps of Newton's method
-   give the quantile. For each step, a tail and a density are integrated along one contour
-   (`egm/_gx2/quantiles.py`).
-5. Many weights are put into clusters. Each cluster is replaced by a center and the moments about
+   give the quantile. For each step, a tail and a density are integrated along one contour. With few
+   degrees of freedom, the secant rule or a search between two bounds follows. More than 48 quantiles of one
+   distribution are interpolated between some of them (`egm/_gx2/quantiles.py`).
+5. More than 2048 weights are put into clusters. Each cluster is replaced by a center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
    :math:`V = 2 m s / (1 - 2 m s)`,
 
@@ -83,9 +84,9 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    For r > 1/2, the same is done with 1 - r. So :math:`|V e|` is at most 1/16 on the real axis. The leading
    bits of r or 1 - r say to which cluster a weight belongs. So one pass over the weights is enough to make
    the clusters; afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
-   For :math:`|r| < 2^{-23}` a cluster is eight octaves wide, because :math:`|V e|` is then at most about :math:`|r s|`
-   and small. In lower tails and for few degrees of freedom, where s may be far from 0, such weights get
-   narrow clusters, too.
+   For :math:`|r| < 2^{-23}` a cluster is eight octaves wide, because :math:`|V e|` is then at most about
+   :math:`|2 w s|` and small. Where the contour goes farther than :math:`2^{15} / \max w`, as it may in lower tails
+   and for few degrees of freedom, such weights get narrow clusters, too.
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with

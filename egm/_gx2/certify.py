@@ -21,11 +21,11 @@ Function: TypeAlias = Literal["sf", "cdf", "logsf", "logcdf", "pdf", "isf", "ppf
 _BITS = 64  # wanted bits of a tail
 _MORE = 40  # bits added if they are not enough
 _ROUNDS = 5
-_EXACT = 2200  # bits in which a difference of two doubles is exact
+_EXACT_BITS = 2200  # bits in which a difference of two doubles is exact
 _WIDEST = 1e-13  # relative width of an enclosure that is returned
 _FINE = 2.0**-70  # step of the ends of a quantile near 0, in standard deviations of Q
 _SEARCH_STEPS = 100
-_NEAR = 1e-6  # relative distance of a tail from the given one, below which a small step may end the search
+_CLOSE = 1e-6  # relative distance of a tail from the given one, below which a small step may end the search
 
 
 def certify(
@@ -187,7 +187,7 @@ class _Variable:
         exponent the power of two by which Q is divided in all computations.
         """
         flint = ball_arithmetic()
-        with precision(_EXACT):
+        with precision(_EXACT_BITS):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
 
     def outside(self, y: Ball) -> float | None:
@@ -303,7 +303,7 @@ class _Variable:
             bits = _BITS + 20 + attempt * _MORE
             with precision(bits + 64):
                 one = flint.arb(given).exp() if log else flint.arb(given)
-                with precision(_EXACT):
+                with precision(_EXACT_BITS):
                     other = -flint.arb(given).expm1() if log else 1 - one
                 found = _Quantile(self, (other, one) if of == "ppf" else (one, other), bits).enclosure()
             if found is not None:
@@ -345,7 +345,7 @@ class _Quantile:
         """Return a proved enclosure of the quantile x, or None if `bits` bits of precision give no narrow one."""
         flint, variable = ball_arithmetic(), self.variable
         y = self.searched()
-        with precision(_EXACT):
+        with precision(_EXACT_BITS):
             x = y * flint.arb(2) ** variable.exponent + variable.shift
         found = rounded(x)
         low, high = found.low, found.high
@@ -386,7 +386,7 @@ class _Quantile:
                 ratio, most = step / y, arb(700 if self.one_sided and not contour.upper else 2)
                 step = y * ratio.max(-most).min(most).expm1().max(ratio)
             following = (y + step).mid()
-            if abs(step) < abs(y).max(self.deviation) * arb(2) ** -(self.bits - 20) and abs(quotient - 1) < _NEAR:
+            if abs(step) < abs(y).max(self.deviation) * arb(2) ** -(self.bits - 20) and abs(quotient - 1) < _CLOSE:
                 return following
             if density > 0 and low < following < high and abs(following) >= self.nearest and change < 0.7 * before:
                 y, before = following, change

@@ -21,10 +21,10 @@ from egm._types import Array
 _ANGLES = (1.25, 0.9, 0.6, 0.3)  # largest angles of a strip that are tried
 _LEAST_ANGLE = 0.03  # least angle of a strip for y > 0: every contour bends
 _RISES = (1.0, 4.0, 12.0, 40.0)  # rises of log |F| from the saddle point to both ends of a strip that are tried
-_NEAREST = 4.0  # the strip keeps exp(-NEAREST) of the saddle point's distance from 0 and from the cut
+_MARGIN = 4.0  # the strip keeps exp(-_MARGIN) of the saddle point's distance from 0 and from the cut
 _POINTS = 49  # points of a contour at which |f| is computed to choose the parameters
 _DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
-_FARTHEST = 690.0  # cosh of it is a double
+_END = 690.0  # cosh of it is a double
 _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in doubles
 _MOST_NODES = 30_000  # mostly there are less than 250; some tails of 100 000 degrees of freedom need more than 3000
 _MOST_BITS = 3_000
@@ -197,7 +197,7 @@ class _Search:
         for rise in _RISES:
             ends = sorted(
                 axis.point(_bisect(partial(excess, falling, top + rise), *side, steps=10))
-                for falling, side in ((1, (saddle - _NEAREST, saddle)), (-1, (saddle, saddle + _NEAREST)))
+                for falling, side in ((1, (saddle - _MARGIN, saddle)), (-1, (saddle, saddle + _MARGIN)))
             )
             for high in _ANGLES:
                 if law.tau and high > STEEPEST:
@@ -255,9 +255,9 @@ class _Search:
             if np.any(np.isnan(values)) or values.max() == np.inf:
                 return None
             alive = np.flatnonzero(values > (values.max() - _DEPTH if floor is None else floor))
-            if not alive.size or (alive[-1] == _POINTS - 1 and end == _FARTHEST):
+            if not alive.size or (alive[-1] == _POINTS - 1 and end == _END):
                 return None
             if 12 <= alive[-1] < _POINTS - 1:
                 return u, values
-            end = min(1.6 * end, _FARTHEST) if alive[-1] == _POINTS - 1 else end * max(alive[-1] + 2, 4) / 40
+            end = min(1.6 * end, _END) if alive[-1] == _POINTS - 1 else end * max(alive[-1] + 2, 4) / 40
         return None

@@ -29,7 +29,7 @@ from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar
 
 _NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
-_NEAR = 1.0  # for |z| of at least this size `kernel.lost_shares` is used
+_LEAST_SIZE = 1.0  # for |z| of at least this size `kernel.lost_shares` is used
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
 # Step and largest |v| of a trapezoid rule in v, the logarithm of t, whose integrand falls like exp(-|v| / 2).
 _STEP, _REACH = 0.25, 80.0
@@ -327,7 +327,7 @@ def _lost_shares(z: Complex) -> Complex:
     The entries of `z` are complex, with Re z > 0. The result has a row for each k. If the squared norm of a row of data
     is t times the squared norm to which it is clipped, clipping removes the share 1 - t^(-1/2).
     """
-    far = np.abs(z) >= _NEAR
+    far = np.abs(z) >= _LEAST_SIZE
     if far.all():
         images: Complex = loops().lost_shares(z)
         return images

@@ -14,18 +14,17 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from egm._gx2.form import REACH, Form, Law, Long, Real
-from egm._gx2.loops import loops
+from egm._gx2.loops import FEW, loops
 from egm._lazy import cached_property
 from egm._types import Array, Complex, Indices
 
 EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _MEDIUM = 1024.0  # up to this sum, the rounding errors of c r, for the ratios r of weights, are below 1e-13
-WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
+WORST = 1e-8  # a larger estimated error of a quadrature, with fewer than eight digits, is an AccuracyError
 _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
-_FEW = 1024  # groups of weights for which a tail is computed in one go
 _NO_SERIES = np.empty((0, 0))  # for a distribution without clusters
 _ENOUGH = 512  # nodes that nearly every quadrature needs; with few degrees of freedom there may be more
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
@@ -329,7 +328,7 @@ def estimate_tail(form: Form, x: Real, lower: bool) -> Estimate:
     `form` holds the parameters of the distribution, and `x` is divided by its unit (twice the largest weight, if there
     is one).
     """
-    if form.moments.shape[1] or form.k.size > _FEW:
+    if form.moments.shape[1] or form.k.size > FEW:
         return log_tail_at(saddle(form, x, lower), x)
     theta, found = _in_one_go(form.table, form.normal, float(x), lower)
     return found or log_tail_at(_crossing(form, theta, x, lower), x)
@@ -344,7 +343,7 @@ def smaller_tail(law: Law, x: Real) -> tuple[Estimate, bool] | None:
     is computed in another way.
     """
     size = law.weights.size
-    if not 0 < size <= _FEW or law.shift or not isinstance(x, float):
+    if not 0 < size <= FEW or law.shift or not isinstance(x, float):
         return None
     table = np.empty((4, size))
     table[0], table[2], table[3] = law.weights, law.dof, law.nc

@@ -8,9 +8,11 @@ from egm._gx2.contour import EPS, AccuracyError, Estimate
 from egm._gx2.form import Law
 from egm._gx2.tails import either_tail, is_power, log_complement, log_density, tail_on
 
-_STRAIGHT = 0.01  # largest error, divided by the distance from the constant term, for which the slope at x is enough
-_NEAREST = math.exp(-320)  # a quantile nearer to the constant term, in units of the largest weight, may be this term
-_WIDER = 10.0  # factor by which an error that may be too small is increased
+# Largest error, divided by the distance from the constant term, for which the slope at x is enough: over 1 % of this
+# distance, the logarithm of a tail is nearly straight even where it is a power of the distance.
+_STRAIGHT = 0.01
+NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
+_WIDER = 10.0  # factor by which an error that may be too small is increased: few steps, and not far too large
 
 
 def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
@@ -49,7 +51,7 @@ def quantile_error(law: Law, log_p: float, x: float, lower: bool) -> float:
     except (AccuracyError, OverflowError):
         pass
     if distance == 0 and all(law.signs):
-        error = max(error, _NEAREST * law.upper.form.unit)
+        error = max(error, math.exp(NEAREST) * law.upper.form.unit)
     elif x in law.support and is_power(law.upper.form):  # the distance of the quantile from x is a rounding error
         return error
     while math.isfinite(error) and not encloses(error):

@@ -20,12 +20,12 @@ from egm._threads import in_parallel
 from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
-_EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
+_UNCLUSTERED = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _OFTEN, _MOST = 1 << 12, 1 << 15  # numbers of clusters for which there is space at first, and at most
 WIDE = 125 << 7  # in `clusters.gather`, the key of r = 2^-23, where r is a weight divided by the largest one
-REACH = 2.0**16  # a form with wide clusters, of |r| < 2^-23, serves for |s| up to this: then |r s| < 2^-7
-_FARTHEST = 7.0  # largest theta of a lower tail for such a form; a contour from there mostly stays within REACH
+REACH = 2.0**16  # a form with wide clusters serves for contours whose nodes are at most this far from the point c
+_DEEPEST = 7.0  # largest theta of a lower tail for such a form: then |c| is below 1097
 _HUGE, _ROOT = 1e300, 2.0**20  # dof or nc above _HUGE are divided by the square of _ROOT, so that no sum overflows
 _HALF = 1 << 16  # twice as many weights are divided in two halves, for two threads
 ORDER = 10  # number of moments kept of each cluster
@@ -43,9 +43,10 @@ class Form:
     If the weights of a group, center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p
     over the group, for p = 1 ... ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the
     standard deviation of the normal variable, divided by `unit`. `order` has the indices that sort the weights if each
-    weight is a group of its own, and otherwise is None. If some clusters are so wide that the form only serves for
-    arguments s of the cumulant function with |s| <= `REACH`, `narrow` makes a `Form` of the same distribution that
-    serves for all s; otherwise it is None.
+    weight is a group of its own, and otherwise is None. If there are wide clusters, for |r| < 2^-23, the form only
+    serves for arguments s of the cumulant function with |s - c| <= `REACH` and |c| <= exp(`_DEEPEST`), where c is the
+    point at which a contour crosses the real axis: then |r s| < 2^-6. `narrow` then makes a `Form` of the same
+    distribution that serves for all s; otherwise it is None.
     """
 
     unit: float
@@ -64,8 +65,8 @@ class Form:
         return self.narrow() if self.narrow else self
 
     def serving(self, theta: float, lower: bool) -> Form:
-        """Return this form or, if the contour for the numbers `theta` and `lower` of a `Crossing` is long, `finer`."""
-        return self.finer if lower and not theta <= _FARTHEST else self
+        """Return this form or, if the point c of a `Crossing` with `theta` and `lower` is far from 0, `finer`."""
+        return self.finer if lower and not theta <= _DEEPEST else self
 
     @cached_property
     def table(self) -> Array:
@@ -273,7 +274,7 @@ def _repeated(values: Array, size: int) -> Array:
     """Return `values`, a number or a vector of the length 1 or `size`, as a vector of the length `size`."""
     if values.size == size and values.ndim:
         return values
-    return values.repeat(size) if size <= _EXACT else np.ndarray(size, float, values.copy(), strides=(0,))
+    return values.repeat(size) if size <= _UNCLUSTERED else np.ndarray(size, float, values.copy(), strides=(0,))
 
 
 def distinct(values: Array) -> Array:
@@ -308,7 +309,7 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0, wide: bo
     clusters, unless there would be more clusters than a sixteenth of the number of weights. If `wide` is true, clusters
     of small weights are wide, so that there are few of them, and the result may have a function `Form.narrow`.
     """
-    if weights.size > _EXACT:
+    if weights.size > _UNCLUSTERED:
         clustered = _clustered(weights, dof, nc, normal, wide)
         if clustered is not None:
             return clustered
@@ -392,7 +393,7 @@ def _clustered(weights: Array, dof: Array, nc: Array, normal: float, wide: bool)
     divided into 16 clusters of equal length; for r > 1/2, that is done with 1 - r. So the power series in the docstring
     of `egm.gx2`, which replaces the weights of a cluster, converges fast. If `wide` is true, the clusters of
     |r| < 2^-23 are eight octaves wide. Their series converges fast where |r s| is small, for the argument s of the
-    cumulant function: |r s| is below 2^-6 for |s| <= 2 `REACH`. `weights`, `dof` and `nc` are vectors of equal length,
+    cumulant function; `Form` says for which s it serves. `weights`, `dof` and `nc` are vectors of equal length,
     and `normal` is the standard deviation of the normal variable.
     """
     few = weights.size // 16

@@ -29,8 +29,8 @@ from egm._types import Array, Complex, Indices
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
 MOST_NODES = 8192
-_NEAR = 0.01  # most distance of a contour from the saddle point, in units in which the integrand falls like exp(-u^2/2)
-_EXACT = 1e-12  # least tolerance of the search for a saddle point
+_OFF = 0.01  # most distance of a contour from the saddle point, in units in which the integrand falls like exp(-u^2/2)
+_TOLERANCE = 1e-12  # least tolerance of the search for a saddle point
 CLOSE = 10.0  # theta from which c is so near 1 that 1 - c is not computed from the rounded c
 FAR = 100.0  # largest theta of an upper tail; beyond it, powers of 1 / (1 - c) would overflow
 _HALVINGS = 5  # largest number of times that the step is halved
@@ -38,7 +38,7 @@ _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of th
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
 _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
-_SMALL = 64.0  # n factors, each of k degrees of freedom, are multiplied only if k sqrt(n) is at most this
+_MULTIPLIED = 64.0  # n factors, each of k degrees of freedom, are multiplied only if k sqrt(n) is at most this
 _FRACTION = 200.0  # number of terms of the continued fraction, times |z| + Re z
 _BESIDE = 64  # groups whose sums over the nodes are computed at a time
 # Where the parts of `block` in `sums_of_inverses` begin, after the numbers q: each part has `_BESIDE` entries.
@@ -52,11 +52,11 @@ _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
 # where the parts for four sums over the nodes begin, and where the vector ends.
 _V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
 _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
-_CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
+_WIDEST = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
 _MOST_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _GROWS = 1e3  # largest factor by which an integrand may grow along a contour; `hyperbola` allows more for a reduced h
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
-_VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
+_OVERFLOWS, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _FACTOR = 2.0**60  # size of factors from which they are not multiplied: `_SCALED` of them and _LARGE would overflow
 # In `arrange`, largest ratio of numbers that are divided by each other, and the range of weights and of the mean.
@@ -201,7 +201,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
     root = z if z > 1e8 else math.sqrt(z * z + 4)  # the square of a larger z may overflow
-    theta = math.log((z + root) / (2 * math.sqrt(variance))) if variance < _VAST else _FIRST
+    theta = math.log((z + root) / (2 * math.sqrt(variance))) if variance < _OVERFLOWS else _FIRST
     low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
         theta = most if theta > most else theta
@@ -211,7 +211,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         value = math.log(more / less) if more > 0 else -np.inf
         slope = pace * ((gain + convex + plus) / more - (loss - concave + minus) / less)
         off = value * pace * math.sqrt(convex + concave + 1)  # times 1 / slope: in units of the width of the integrand
-        near = abs(value) <= _EXACT or abs(off) <= _NEAR * slope
+        near = abs(value) <= _TOLERANCE or abs(off) <= _OFF * slope
         if (abs(value) <= 1e-4 and near) or (theta == most and value < 0):
             return theta
         theta, low, high = newton(theta, value, slope, low, high)
@@ -234,9 +234,9 @@ def hyperbola(
     # makes the integrand die away, and the lower one further than many weights can bear.
     third = abs(skew) + 2 / spread / spread if lower else skew
     h, most = abs(c) / math.sqrt(spread), _GROWS
-    if not lower and h > _CLEAR * pace:
-        most *= h / (_CLEAR * pace)
-        h = _CLEAR * pace
+    if not lower and h > _WIDEST * pace:
+        most *= h / (_WIDEST * pace)
+        h = _WIDEST * pace
     bend = third / spread / (3 * math.sqrt(spread))
     reach = tilt / abs(bend) if bend else _MOST_REACH
     reach = 1.0 if reach < 1 else _MOST_REACH if reach > _MOST_REACH else reach
@@ -351,7 +351,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     # For equal weights log(1 - c) has this solution, to a few percent.
     ratio = (TOP - log_p) / variance
-    theta = math.log(ratio + math.sqrt(2 * ratio)) if variance < _VAST else _FIRST
+    theta = math.log(ratio + math.sqrt(2 * ratio)) if variance < _OVERFLOWS else _FIRST
     low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
         theta = most if theta > most else theta
@@ -411,7 +411,7 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
     runs. `at` has 1 - r c in its first row, for the r of each group in `table`, and its last row gets q = r / (1 - r
     c). The entry of `ends` for the first group of a run becomes the index after its last group; all other entries
     become 0. A run has at least four groups, whose weights have one sign and whose degrees of freedom k are equal. To
-    keep the rounding error small, k times the square root of the number of these groups is at most `_SMALL`. If
+    keep the rounding error small, k times the square root of the number of these groups is at most `_MULTIPLIED`. If
     `clustered` is true, some groups are clusters, and there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
@@ -419,7 +419,7 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
         at[2, j], ends[j] = table[0, j] / at[0, j], 0
     for j in range(1, 0 if clustered else size + 1):
         if j == size or table[2, j] != table[2, first] or (table[0, j] > 0) != (table[0, first] > 0):
-            if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _SMALL:
+            if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _MULTIPLIED:
                 runs += 1
                 ends[first] = j
             first = j
@@ -485,11 +485,13 @@ def _growth(
         nodes[_TURN_OF_GROWTH + i] = nb * (normal * c + na) if normal else 0.0
     reach = 0.0
     for i in range(many):
-        reach = max(reach, abs(nodes[i]), abs(nodes[_B + i]))
+        a, b = abs(nodes[i]), abs(nodes[_B + i])
+        reach = a if a > reach else reach
+        reach = b if b > reach else reach
     j = 0
     while j < table.shape[1]:
         k, q, last = table[2, j] / 2, at[2, j], ends[j]
-        if last and reach * max(abs(q), abs(at[2, last - 1])) < _FACTOR:
+        if last and reach * abs(q) < _FACTOR and reach * abs(at[2, last - 1]) < _FACTOR:
             _add_product(at, j, last, k, nodes)
             j = last
         else:
@@ -566,7 +568,8 @@ def quadrature(
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
     relative error, and the three integrals, each divided by 2 i |c|. The first two rows of `kept` are filled with s - c
-    and with the mass f(s) ds/du times the step, for the nodes with u >= 0; at u = 0 the mass is half of that. The
+    and with the mass f(s) ds/du times the step, for the nodes with u >= 0; at u = 0 the mass is half of that. The third
+    row keeps, for the nodes of the first rule, the turn of f in radians and the size of the integrand. The
     caller makes the arrays: `ends` has an entry for each group, `nodes` has `WHOLE` entries, and `kept` has three rows
     with a column for each node that may be needed, `MOST_NODES` or fewer.
     """

@@ -21,9 +21,9 @@ import numpy as np
 from egm._compiled import interpreted
 from egm._gx2.form import Form
 
-__all__ = ["kernel", "loops"]
+__all__ = ["FEW", "kernel", "loops"]
 
-_FEW = 1024  # most groups of weights for which Python runs the loops
+FEW = 1024  # most groups of weights for which Python runs the loops, and a single tail is computed in one go
 # Seconds in Python after which compiled code takes over, if it is stored already, and if it must be compiled first. The
 # two are about as long as it takes to load it, and to compile it.
 _LOADS, _COMPILES = 0.25, 3.0
@@ -55,7 +55,7 @@ def loops(form: Form | None = None) -> Any:
     weights or has clusters. Without `form`, the result is for calls of functions such as `newton`, which take only
     numbers.
     """
-    few = form is None or (form.k.size <= _FEW and form.moments.shape[1] == 0)
+    few = form is None or (form.k.size <= FEW and form.moments.shape[1] == 0)
     return _python if few and _python.seconds < _pays() else kernel()
 
 

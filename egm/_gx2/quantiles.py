@@ -11,18 +11,21 @@ from numpy.polynomial import chebyshev
 from scipy.optimize import brentq
 
 from egm._gx2.contour import VAST, AccuracyError, Crossing, estimate_tail, find_root, log_by_formula, saddle
-from egm._gx2.errors import quantile_error
+from egm._gx2.errors import NEAREST, quantile_error
 from egm._gx2.form import Form, Law, Side, distinct, law_of
 from egm._gx2.loops import loops
 from egm._gx2.tails import TINY, at_each, either_tail, is_power, log_complement, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
-_FEW = 48  # up to this number of quantiles are computed one by one
-_NODES, _PANEL = 26, 1.25  # of the interpolation: nodes, width of a panel
+_ONE_BY_ONE = 48  # up to this number of quantiles are computed one by one
+_NODES, _PANEL = 26, 1.25  # nodes and width of a panel: the quickest of nine pairs for 1000 quantiles of four forms
 _POINTS = chebyshev.chebpts1(_NODES)
 _TRANSFORM = np.linalg.inv(chebyshev.chebvander(_POINTS, _NODES - 1)).T  # from values there to Chebyshev coefficients
-_NEAR, _LONG = 2 / 3, 3.0  # beside the quantile 0, in the variable of the panels: least distance, and width in its log
+_BESIDE_ZERO, _LONG = (
+    2 / 3,
+    3.0,
+)  # beside the quantile 0, in the variable of the panels: least distance, and width in its log
 _NARROW = 1e-6  # width, as a difference of logarithms, of a panel in which rounding errors would spoil the slope
 _OUTSIDE = 1.001  # a panel is from -1 to 1, and Newton's method may leave it only by rounding
 _LEFT_OUT, _ROUNDED = 2e-13, 2e-16  # negligible error of the log of a tail, and relative error of it or of a quantile
@@ -30,9 +33,8 @@ _SLOPE = 1e-4  # factor by which the density's error counts: the density only gi
 _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
 _CLEAR = 1.0  # of |x| times density over tail: a search without `_polished` is accurate from 0.3 (300 random forms)
-_BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
-_NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
-_FARTHEST = 600.0  # log of the largest such distance
+_AWAY = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
+_FARTHEST = 600.0  # log of the largest distance from the constant term at which a quantile is searched between bounds
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
@@ -119,8 +121,8 @@ def isf(
     logarithm differs from the wanted one. The size of this difference, the estimated error of the logarithm and its
     rounding add up, and the sum is divided by the slope of the logarithm, which is the density divided by the tail.
     Where the slope is not known, or changes too fast, as it may next to `shift`, the error is increased until the tails
-    at its two ends enclose the wanted tail. The error is an absolute one because a quantile of weights of both signs,
-    or with a negative `shift`, may be 0.
+    at the quantile plus and minus the error enclose the wanted tail. The error is an absolute one because a quantile
+    of weights of both signs, or with a negative `shift`, may be 0.
 
     Examples
     --------
@@ -326,10 +328,10 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     `law` has the parameters of the generalized chi-square distribution. If there are many quantiles, they are
     interpolated; if that fails, or if there are few, each one is searched.
     """
-    if logs.size > _FEW:
+    if logs.size > _ONE_BY_ONE:
         try:
             return _many(logs, law, lower)
-        except AccuracyError:  # a slower search may still find the quantiles one by one
+        except AccuracyError:  # for one quantile, or for the tail at the mean; now each search has its own error
             pass
     return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
 
@@ -367,19 +369,20 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
 
     The entries are divided into panels of equal width in log(a - log tail), where the constant a = `kernel.TOP` is
     slightly above 0. With weights of both signs or a normal term, the quantile 0 may be a singularity of the density.
-    Nearer to it than `_NEAR`, the panels have equal width in the logarithm of the distance. A panel that cannot be
-    interpolated is halved, unless it has few entries; these are left out.
+    The distance of an entry from it is measured in the same variable. Where it is below `_BESIDE_ZERO`, the panels have
+    equal width in the logarithm of the distance. A panel that cannot be interpolated is halved, unless it has few
+    entries; these are left out.
     """
     top = loops(form).TOP
     depth, signed = top - logs, bool(form.normal or np.any(form.r < 0))
     zero, near = depth.min(), 0.0
     if signed:
         with suppress(AccuracyError):  # 0 is too far from all quantiles, or there are few degrees of freedom
-            zero, near = top - estimate_tail(form, 0.0, lower)[0], _NEAR
+            zero, near = top - estimate_tail(form, 0.0, lower)[0], _BESIDE_ZERO
     t = np.log(depth / zero)
     distance = np.abs(t)
     beside = distance < near
-    steps = np.where(beside, np.log(np.maximum(distance, TINY) / _NEAR) / _LONG, (distance - near) / _PANEL)
+    steps = np.where(beside, np.log(np.maximum(distance, TINY) / _BESIDE_ZERO) / _LONG, (distance - near) / _PANEL)
     panel = 2 * np.floor(steps) + (t >= 0)
     order = np.lexsort((np.where(beside, distance, depth), panel))
     panels = np.split(order, np.flatnonzero(np.diff(panel[order])) + 1)
@@ -401,11 +404,15 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
     `form` and `lower` are those of `_interpolated`. `signed` says whether a quantile may be 0. In a panel beside this
     quantile, `zero` is the value of a - log tail there, for the constant a = `kernel.TOP`; otherwise it is 0.
 
-    At `_NODES` points, given by theta of `Crossing` or, beside 0, by log x, the quantile x and its tail are computed
-    without a search. Both are interpolated between these points, and Newton's method inverts the function of the tail.
-    If they vary much, their logarithms are interpolated. They are counted from their values in the middle, so that they
-    have no large rounding errors. The result is None if the last Chebyshev coefficients would change the logarithm of a
-    tail by more than `_LEFT_OUT`, or if the panel is very narrow.
+    The quantiles at both ends of the panel are searched. At `_NODES` points between them, given by theta of `Crossing`
+    or, beside 0, by log x, the tail is computed without a search. Quantile and tail are interpolated between these
+    points, and Newton's method inverts the function of the tail. Beside 0, and for quantiles of one sign that differ by
+    a factor of more than 2, their logarithms are interpolated. All are counted from their values in the middle, so that
+    they have no large rounding errors.
+
+    The result is None if the last Chebyshev coefficients would change the logarithm of a tail by more than `_LEFT_OUT`;
+    if the panel is very narrow; if a tail cannot be computed; or if quantiles have different signs beside 0, or tails
+    at the points do not fall in one direction.
     """
     top = loops(form).TOP
     if abs(logs[-1] - logs[0]) < _NARROW:
@@ -503,8 +510,8 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
         log_tail = either_tail(centered, sign * math.exp(log_size) * unit, lower)[0]
         return log_tail - target if lower else target - log_tail
 
-    sign = 1 if excess(_NEAREST, 1) < 0 else -1
-    if sign < 0 and excess(_NEAREST, -1) < 0:
+    sign = 1 if excess(NEAREST, 1) < 0 else -1
+    if sign < 0 and excess(NEAREST, -1) < 0:
         return law.shift
     end = 0.0
     while sign * excess(end, sign) < 0:
@@ -514,7 +521,7 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
                 f"no quantile below 1e260 times the largest weight, for a tail with the logarithm {target:.6g}",
                 estimate=end,
             )
-    log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
+    log_size = brentq(excess, NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
     return sign * math.exp(log_size) * unit + law.shift
 
 
@@ -571,12 +578,12 @@ def _log_upper_at_mean(law: Law) -> float:
     - With less than one degree of freedom, the formula may be wrong by a factor of two, so a contour integral is
       computed.
     - If the weights then have both signs, this integral takes too long at points near the constant term of Q. So if the
-      mean is nearer to this term than `_BESIDE`, the tail is computed at a point at the distance `_BESIDE`.
+      mean is nearer to this term than `_AWAY`, the tail is computed at a point at the distance `_AWAY`.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean
-    if few and all(law.signs) and abs(y) < _BESIDE:
-        y = _BESIDE
+    if few and all(law.signs) and abs(y) < _AWAY:
+        y = _AWAY
     log_tail = estimate_tail(side.form, y, side.lower)[0] if few else log_by_formula(saddle(side.form, y, side.lower))
     log_tail = min(log_tail, -1e-3)
     return log_tail if side is law.upper else log_complement(log_tail)

@@ -70,7 +70,7 @@ def test_python_and_compiled_code_give_the_same_results_to_the_last_digit(both):
     [
         ("sf", (430.27, [1e-9, 0.137, 28.892, 8851.766], 0.01, 0.0, 2.0)),  # more nodes than Python makes
         ("isf", (1e-300, [1.0], 1.0, 1e300)),  # an infinite logarithm, which is an error for Python
-        ("sf", (40.0, 1 / np.arange(1, 1 + 2 * loops._FEW))),  # many weights
+        ("sf", (40.0, 1 / np.arange(1, 1 + 2 * loops.FEW))),  # many weights
     ],
 )
 def test_compiled_code_does_what_python_leaves(both, monkeypatch, name, arguments):
