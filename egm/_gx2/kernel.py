@@ -45,13 +45,14 @@ _BESIDE = 64  # groups whose sums over the nodes are computed at a time
 _SLACK, _INVERSE, _INVERSE_IMAG, _SERIES, _SERIES_IMAG, _POWER, _POWER_IMAG = (_BESIDE * part for part in range(1, 8))
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
-# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings.
-_B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH = (_TOGETHER * part for part in range(1, 6))
-_REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
+# derivatives by u, the real and the imaginary part of the growth, what rounding has taken away from these two, and a
+# product of factors with its turns and scalings.
+_B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH, _LOST, _LOST_TURN = (_TOGETHER * part for part in range(1, 8))
+_REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(8, 12))
 # Where the parts for a block of clusters begin: the real and the imaginary part of V, and of a power series in V. And
 # where the parts for four sums over the nodes begin, and where the vector ends.
-_V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
-_SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
+_V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 12 + _BESIDE * part for part in range(4))
+_SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 12 + _BESIDE * 4 + 4 * part for part in range(5))
 _WIDEST = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
 _MOST_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _GROWS = 1e3  # largest factor by which an integrand may grow along a contour; `hyperbola` allows more for a reduced h
@@ -457,6 +458,14 @@ def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int
     nodes[_TURN_OF_GROWTH + node] += total_imag
 
 
+@compiled(inline="always")
+def _add_growth(real: float, imag: float, nodes: Array, node: int) -> None:
+    """Add a real and an imaginary part to the sums of `_growth` at one node, and keep what is lost by rounding."""
+    nodes[_GROWTH + node], nodes[_LOST + node] = _add(real, nodes[_GROWTH + node], nodes[_LOST + node])
+    turn, lost = _add(imag, nodes[_TURN_OF_GROWTH + node], nodes[_LOST_TURN + node])
+    nodes[_TURN_OF_GROWTH + node], nodes[_LOST_TURN + node] = turn, lost
+
+
 @compiled("(f8[:, ::1], intp[::1], f8, f8[:, ::1], f8, f8, f8[:, ::1], f8[::1], intp)", no_cpython_wrapper=True)
 def _growth(
     table: Array,
@@ -483,6 +492,7 @@ def _growth(
         na, nb = normal * a, normal * b  # their squares do not overflow
         nodes[_GROWTH + i] = normal * c * na + (na * na - nb * nb) / 2 if normal else 0.0
         nodes[_TURN_OF_GROWTH + i] = nb * (normal * c + na) if normal else 0.0
+        nodes[_LOST + i], nodes[_LOST_TURN + i] = 0.0, 0.0
     reach = 0.0
     for i in range(many):
         a, b = abs(nodes[i]), abs(nodes[_B + i])
@@ -497,8 +507,7 @@ def _growth(
         else:
             for i in range(many):
                 qa, qb = q * nodes[i], q * nodes[_B + i]
-                nodes[_GROWTH + i] -= k / 2 * math.log1p(qa * (qa - 2) + qb * qb)
-                nodes[_TURN_OF_GROWTH + i] += k * math.atan2(qb, 1 - qa)
+                _add_growth(-k / 2 * math.log1p(qa * (qa - 2) + qb * qb), k * math.atan2(qb, 1 - qa), nodes, i)
             j += 1
     for j in range(table.shape[1]):
         nc, q = table[3, j], at[2, j]
@@ -506,8 +515,10 @@ def _growth(
             for i in range(many):
                 qa, qb = q * nodes[i], q * nodes[_B + i]
                 factor = nc / (2 * at[0, j] * ((1 - qa) * (1 - qa) + qb * qb))
-                nodes[_GROWTH + i] += factor * (qa * (1 - qa) - qb * qb)
-                nodes[_TURN_OF_GROWTH + i] += factor * qb
+                _add_growth(factor * (qa * (1 - qa) - qb * qb), factor * qb, nodes, i)
+    for i in range(many):
+        nodes[_GROWTH + i] += nodes[_LOST + i]
+        nodes[_TURN_OF_GROWTH + i] += nodes[_LOST_TURN + i]
     if series.shape[0]:
         for i in range(many):
             _add_series(series, beyond, at, nodes, i)

@@ -162,7 +162,7 @@ def test_clusters_change_nothing(weights, options, monkeypatch):
     x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
     clustered = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
     means = gx2.conditional_means(x[2], weights, **options)
-    monkeypatch.setattr(form, "_EXACT", 10_000)
+    monkeypatch.setattr(form, "_UNCLUSTERED", 10_000)
     direct = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
     np.testing.assert_allclose(clustered, direct, rtol=1e-13, atol=1e-12)
     np.testing.assert_allclose(means, gx2.conditional_means(x[2], weights, **options), rtol=1e-11)
@@ -180,7 +180,7 @@ def test_wide_clusters_change_nothing(x, sign, dof, monkeypatch):
     weights = UNEQUAL * np.where(np.arange(3000) % 10, 1, sign)
     assert form.Law(weights, np.ones(3000), np.zeros(3000)).upper.form.k.size < 200
     log, error = np.transpose([f(x, weights, dof, full_output=True) for f in (gx2.logsf, gx2.logcdf)])
-    monkeypatch.setattr(form, "_EXACT", 10_000)
+    monkeypatch.setattr(form, "_UNCLUSTERED", 10_000)
     other, other_error = np.transpose([f(x, weights, dof, full_output=True) for f in (gx2.logsf, gx2.logcdf)])
     assert np.all(np.abs(log - other) <= error + other_error)
 
