@@ -363,13 +363,11 @@ def _in_one_go(table: Array, normal: float, x: float, lower: bool) -> tuple[floa
     """
     loop, size = loops(), table.shape[1]
     at = np.empty((3, size))
-    theta, c, height, *sizes, other, small, shape = loop.approach(table, normal, x, lower, _TILT, at)
-    if sizes[0] >= _SMALL:
-        height, small = other, small if sizes[0] < _MEDIUM else np.inf
-    else:
-        small = sizes[0]
+    theta, c, height, *sizes, bent, size_of_bent, shape = loop.approach(table, normal, x, lower, _TILT, at)
+    if not sizes[0] < _SMALL:
+        height = bent if sizes[0] < _MEDIUM and size_of_bent < _SMALL else math.nan
     bound = _rounding(*sizes)
-    if c and small < _SMALL and bound < WORST and (lower or theta < loop.FAR):
+    if c and not math.isnan(height) and bound < WORST and (lower or theta < loop.FAR):
         ends, nodes, kept = np.empty(size, np.intp), np.empty(loop.WHOLE), np.empty((3, _ENOUGH), complex)
         ended, _, error, integral, *_ = loop.quadrature(
             table, normal, _NO_SERIES, 0.0, x, c, at, shape, 0.0, 0, ends, nodes, kept
