@@ -52,11 +52,13 @@ def verdict(label, figures, form, least=None, most=None):
     """Return one line of a printed table: the text `label`, the numbers `figures`, their goal, and "met" or "NOT met".
 
     `form` is the format of the numbers, such as ".2f". The goal is met if all numbers are at least `least` or, if
-    `most` is given instead, if all numbers are at most `most`.
+    `most` is given instead, if all numbers are at most `most`. A number that is None stands for a fault of the program
+    with which egm is compared, and does not count.
     """
-    met = all(figure >= least if most is None else figure <= most for figure in figures)
+    met = all(figure is None or (figure >= least if most is None else figure <= most) for figure in figures)
     goal = f">= {least:g}" if most is None else f"<= {most:g}"
-    return row(label, *(format(figure, form) for figure in figures), goal=f"{goal} {'met' if met else 'NOT met'}")
+    cells = ["fault" if figure is None else format(figure, form) for figure in figures]
+    return row(label, *cells, goal=f"{goal} {'met' if met else 'NOT met'}")
 
 
 def heading(text, *columns):
@@ -390,11 +392,14 @@ def search_over_davies(p, weights, quick):
     """Return the time of a search for an upper quantile by Davies' algorithm over that of egm.gx2.
 
     The search is the faster one of those in SEARCHES, and ends as `equal_accuracy` explains. The absolute accuracy is
-    1e-9, or p / 100 if this is less, but at least 1e-13. If `quick` is true, there are fewer repetitions.
+    1e-9, or p / 100 if this is less, but at least 1e-13. The result is None if the algorithm reports a fault for a tail
+    near the quantile. If `quick` is true, there are fewer repetitions.
     """
     accuracy = max(min(ABSOLUTE, p / 100), 1e-13)
-    _, width = equal_accuracy(p, weights, accuracy)
+    x, width = equal_accuracy(p, weights, accuracy)
     tail = rivals.davies(import_module("fastlmmclib.quadform").qf, accuracy)
+    if math.isnan(tail(x, weights)):
+        return None
     searches = {name: partial(search, name, tail, p, weights, width) for name in SEARCHES}
     own, *others = take_turns({OWN: partial(gx2.isf, p, weights)} | searches, quick)["median"]
     return min(others) / own

@@ -460,9 +460,11 @@ def _panel(form: Form, logs: Array, lower: bool, signed: bool, zero: float) -> A
 def _log_probability(p: ArrayLike) -> Array:
     """Return log p, where log 0 is -inf, or raise a ValueError if an entry of `p` is outside [0, 1]."""
     p = real(p=p)
-    if np.any((p < 0) | (p > 1)):
-        raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
-    return np.log(p, where=p > 0, out=np.full_like(p, -np.inf))
+    outside = (p < 0) | (p > 1)
+    if np.count_nonzero(outside):
+        raise ValueError(f"p must lie in [0, 1], got {float(p[outside].flat[0])!r}")
+    with np.errstate(divide="ignore"):
+        return np.log(p)
 
 
 def quantile(law: Law, log_p: float, lower: bool) -> float:
@@ -599,7 +601,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     A first search takes the saddlepoint formula in place of the tail. The result is 0 for a lower tail whose x is so
     near to the end of the support that `_near_end` finds it.
     """
-    top, definite = loops(form).TOP, bool(np.all(form.r > 0))
+    top, definite = loops(form).TOP, np.count_nonzero(form.r > 0) == form.r.size
     positive = definite and not form.normal
     depth, at = top - log_p, np.empty((3, form.table.shape[1]))
     start = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
@@ -633,7 +635,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
     x, beside = find_root(excess, start, tolerance=max(3e-5 / depth, _LEAST))
-    return _polished(form, log_p, lower, x) if (np.any(form.k <= 0.1) if definite else beside) else x
+    return _polished(form, log_p, lower, x) if (np.count_nonzero(form.k <= 0.1) if definite else beside) else x
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
