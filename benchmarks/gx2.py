@@ -212,7 +212,7 @@ def quantiles(quick):
     yield from heading(title, *(f"p = {power(p)}" for p in levels))
     yield from pairs(comparisons)
     yield verdict(
-        "milliseconds between the others", [1e3 * table["median"][0] for table, _ in comparisons], ".2f", most=0.5
+        "milliseconds, between other programs", [1e3 * table["median"][0] for table, _ in comparisons], ".2f", most=0.5
     )
     alone = [race({"egm.gx2": partial(gx2.isf, p, weights)}, 200)["median"][0] for p in levels]
     yield verdict("milliseconds, call after call", [1e3 * time for time in alone], ".2f", most=0.5)
@@ -298,8 +298,9 @@ def calls(quick):
     """Measure the times of six kinds of calls of egm.gx2, and yield lines of text.
 
     The calls compute a single tail or quantile, compared with Davies' algorithm (`over_davies`, `search_over_davies`);
-    1000 quantiles at once, compared with one call for each; the first tail in a new process; moments of what clipping
-    removes (`clip_moments`); and certified results. If `quick` is true, there are fewer tails and quantiles.
+    1000 quantiles at once, compared with one call for each; the first calls of four functions in a process; moments of
+    what clipping removes (`clip_moments`); and certified results. If `quick` is true, there are fewer tails and
+    quantiles.
     """
     levels = (1e-2, 1e-8) if quick else [10.0**-digits for digits in range(2, 13)]
     sets = {f"d = {d}": 1 / np.arange(1, d + 1) for d in (2, 10, 100, 1000)}
@@ -314,9 +315,7 @@ def calls(quick):
             ratios = [search_over_davies(p, weights, quick) for weights in sets.values()]
             yield verdict(power(p), ratios, ".2f", least=1)
         levels, alphas = (1e-2, 1e-3, 1e-6), np.geomspace(1e-2, 1e2, 3 if quick else 9)
-        title = (
-            "one sf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha, 0.01 <= alpha <= 100: least such ratio"
-        )
+        title = "one sf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha, 0.01 <= alpha <= 100: least ratio"
         yield from heading(title, *(f"p = {power(p)}" for p in levels))
         for exponent in (2, 1):
             sets = [zipf_sigma(1000, alpha) ** exponent for alpha in alphas]
@@ -451,7 +450,7 @@ def million(quick):
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
     sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d)}
-    # The last set is a sample of a Pareto law; weights of the other ones have logarithms with this standard deviation.
+    # The logarithms of lognormal weights have the standard deviation `scale`; the last set is a sample of a Pareto law.
     sets |= {f"lognormal {scale}": np.exp(scale * rng.normal(size=d)) for scale in (1, 8, 16, 60)}
     sets |= {"Pareto 0.5": (1 - rng.random(d)) ** -2}
     if quick:

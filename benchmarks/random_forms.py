@@ -6,11 +6,11 @@ freedom may be fractions, and its chi-square variables may be noncentral. For ea
 probability, down to exp(-2000), is computed, and then the tail at x. egm.gx2 computes a tail as a sum over nodes of a
 contour in the complex plane, and estimates its error. The tail is compared with the sum over sixteen times as many
 nodes of the same contour, where small weights are gathered in narrower clusters. That sum has rounding errors of its
-own. So if the two differ by more than the estimate, the tail is compared with bounds that are proved by ball
-arithmetic, and the bounds decide whether its error is larger than estimated. With `--certify K` every K-th tail is
-compared with such bounds, and so are the quantile x and the density at x.
+own, and the same factor outside of the integral. So if the two differ by more than the estimate, the tail is compared
+with bounds that are proved by ball arithmetic, and the bounds decide whether its error is larger than estimated. With
+`--certify K` every K-th tail is compared with such bounds, and so are the quantile x and the density at x.
 
-Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
+Run it by `python -m benchmarks.random_forms --count 100000`, which takes about a quarter of an hour.
 """
 
 import argparse

@@ -19,8 +19,8 @@ come with an estimated error; `certify` proves between which two doubles a tail,
 
 Let n be the sum of the degrees of freedom and of the noncentralities, and let x be z standard deviations
 away from the mean. The rounding of x to a double changes the tail at x by a relative
-:math:`10^{-16} (1 + z) \sqrt{n}`, because x is then about :math:`\sqrt{n}` standard deviations away
-from 0. For n above 1e8, the relative error of a tail may be more than 1e-12, but it is less than this
+:math:`10^{-16} (1 + z) \sqrt{n}` at most, because 0 is no farther than about :math:`\sqrt{n}` standard
+deviations from the mean. For n above 1e8, the relative error of a tail may be more than 1e-12, but it is less than this
 change; the estimated error covers it. For n above about 1e22, rounding may change a far tail by more than
 one percent, and then an `AccuracyError` is raised.
 
@@ -53,7 +53,8 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    other factor is a number of order one (`egm/_gx2/contour.py`). The density is integrated along the
    contour of a tail.
 2. The contour is the hyperbola :math:`s = c + h b (t (\cosh(u/b) - 1) + i \sinh(u/b))` for real u. Its
-   constants h and b are chosen so that it follows the path of steepest descent to third order. Near c the
+   constants h and b are chosen, within limits, so that it follows the path of steepest descent to third order
+   where this path bends to the side on which :math:`e^{-s x}` falls. Near c the
    integrand falls like :math:`e^{-u^2/2}`. Far from c the hyperbola keeps an angle to the vertical
    whose tangent is t, so that it does not come near the cut. There equal steps in u become steps in s
    that grow exponentially, which is necessary because the integrand of few weights falls only like a
@@ -62,15 +63,17 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
 3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
    :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
    over nodes and weights are compiled by numba once that pays: for up to 1024 different weights, a process
-   first runs the same loops in Python, to the same digits, about as long as it would take to load or to
-   compile them (`egm/_gx2/loops.py`).
+   first runs the same loops in Python, to the same digits, for a quarter of a second or, where they have not
+   been compiled before, for three seconds (`egm/_gx2/loops.py`).
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    search starts from the saddlepoint formula to second order [2]_, whose probability has a relative error
    of a few percent in a tail, and of about a tenth elsewhere. Then one or two steps of Newton's method
    give the quantile. For each step, a tail and a density are integrated along one contour. With few
-   degrees of freedom, the secant rule or a search between two bounds follows. More than 48 quantiles of one
-   distribution are interpolated between some of them (`egm/_gx2/quantiles.py`).
-5. More than 2048 weights are put into clusters. Each cluster is replaced by a center and the moments about
+   degrees of freedom, or near 0 if weights have both signs, the secant rule or a search between two bounds
+   follows. If more than 48 quantiles of one distribution are asked for, most are interpolated: the tail is
+   computed at chosen points, and the function through them is inverted (`egm/_gx2/quantiles.py`).
+5. More than 2048 weights are put into clusters, unless there would be more clusters than a sixteenth of the
+   number of weights. Each cluster is replaced by a center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
    :math:`V = 2 m s / (1 - 2 m s)`,
 
@@ -79,7 +82,7 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
        \log(1 - 2 w s) = \log(1 - 2 m s) + \log(1 - V e),
        \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
 
-   Let :math:`r = w / \max w`. For :math:`|r| \leq 1/2`, each interval between two neighboring powers of
+   Let :math:`r = w / \max w`. For :math:`r \leq 1/2`, each interval of :math:`|r|` between two neighboring powers of
    two is divided into 16 intervals of equal length, and the weights with r in one of them are a cluster.
    For r > 1/2, the same is done with 1 - r. So :math:`|V e|` is at most 1/16 on the real axis. The leading
    bits of r or 1 - r say to which cluster a weight belongs. So one pass over the weights is enough to make
@@ -88,15 +91,15 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    :math:`|2 w s|` and small. Where the contour goes farther than :math:`2^{15} / \max w`, as it may in lower tails
    and for few degrees of freedom, such weights get narrow clusters, too.
 
-In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
-Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
-each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
-on it. Tails, densities and quantiles need weights for which this division does not overflow. If a weight is
-above 8.98e307 in absolute value, a ValueError is raised (`certify` still encloses the results). It is also
-raised if a weight or `normal` is more than 1e300 times the largest weight with the sign that belongs to the
-tail: the plus sign for the upper tail, the minus sign for the lower tail. An `AccuracyError` may be raised if
-the distance of x from `shift` is more than 1e308 times this largest weight, or, for weights of one sign whose
-ratios exceed 1e270, less than 1e-300 times this weight.
+In the computation the weights are divided by twice the largest one, so that the cut starts at 1. Then
+:math:`1 - 2 w c` becomes :math:`1 - r c`. For an upper tail it is computed as :math:`(1 - c) + c (1 - r)`,
+with each part right in all its digits, because in a far tail :math:`1 - c` is small and every digit of the
+result depends on it. Tails, densities and quantiles need weights for which this division does not overflow.
+If a weight is above 8.98e307 in absolute value, a ValueError is raised (`certify` still encloses the
+results). It is also raised if a weight or `normal` is more than 1e300 times the largest weight with the sign
+that belongs to the tail: the plus sign for the upper tail, the minus sign for the lower tail. An
+`AccuracyError` may be raised if the distance of x from `shift` is more than 1e308 times this largest weight,
+or, for weights of one sign whose ratios exceed 1e270, less than 1e-300 times this weight.
 
 References
 ----------

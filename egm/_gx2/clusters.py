@@ -9,10 +9,10 @@ import numpy as np
 from egm._compiled import compiled
 from egm._types import Array
 
-_BELOW, _ABOVE = 1 << 15, 1022 << 5  # numbers of keys of negative weights, and of keys for r > 1/2
+_BELOW, _ABOVE = 1 << 15, 1022 << 5  # number of keys of negative weights, and largest key of a positive one beyond it
 _OCTAVES = 8 << 4  # number of keys in eight octaves
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
-_UNITS = 2.0**500  # sums of numbers below it are exact; for larger numbers the unit of `_add_exactly` would overflow
+_UNITS = 2.0**500  # numbers below it are added without rounding; far larger ones would make a unit that overflows
 
 
 @compiled()
@@ -24,7 +24,8 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
     mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. If exponent and bits, read as one
     whole number, are below `wide`, a multiple of 128, only their first digits are compared, so that the cluster is
     eight octaves wide. A row of the array holds a key that orders the clusters by weight; the center of the cluster,
-    which depends on the key and on `largest` alone; its smallest weight; its sums of `dof` and of `nc`; its sums of
+    which depends on the key and on `largest` alone (if |r| is below the least double, it is the first weight); its
+    smallest weight; its sums of `dof` and of `nc`; its sums of
     dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up to `order`, where e_j is the relative distance of the weight
     j from the center, and `order` is even; and two small numbers, to be added to the sums of `dof` and of `nc`, whose
     rounding errors they are. If there would be more than `most` clusters, the array has no rows.

@@ -335,12 +335,13 @@ def estimate_tail(form: Form, x: Real, lower: bool) -> Estimate:
 
 
 def smaller_tail(law: Law, x: Real) -> tuple[Estimate, bool] | None:
-    """Compute the logarithm of the smaller tail at `x` with its error, and say whether it is P[Q <= x], quickly.
+    """Compute the logarithm of a tail at `x` with its error, and say whether it is P[Q <= x], quickly.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. The result is None if there are many weights, if
-    they are not in strictly ascending or descending order, as eigenvalues are, if Q has a constant term, if `x` has
-    more digits than a double, if numbers are very large or small, or if the integration needs more care. Then the tail
-    is computed in another way.
+    It is P[Q <= x] if `x` is below the mean of Q, else P[Q > x]; this is the smaller tail, unless `x` is between the
+    mean and the median. `law` holds the parameters of Q, a generalized chi-square variable. The result is None if there
+    is no weight, if there are many, if they are not in strictly ascending or descending order, as eigenvalues are, if Q
+    has a constant term, if `x` has more digits than a double, if numbers are very large or small, or if the integration
+    needs more care. Then the tail is computed in another way.
     """
     size = law.weights.size
     if not 0 < size <= FEW or law.shift or not isinstance(x, float):

@@ -20,7 +20,7 @@ from egm._threads import in_parallel
 from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
-_UNCLUSTERED = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
+_UNCLUSTERED = 2048  # most weights of which no clusters are made, because these would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _OFTEN, _MOST = 1 << 12, 1 << 15  # numbers of clusters for which there is space at first, and at most
 WIDE = 125 << 7  # in `clusters.gather`, the key of r = 2^-23, where r is a weight divided by the largest one

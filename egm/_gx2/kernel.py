@@ -12,7 +12,8 @@ A point c where a contour crosses the real axis is given by the number `theta` a
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail. The array `at`, of the shape
 (3, groups), holds numbers for the point c: `cross` writes its first two rows, and `_prepare` the last one.
 
-Functions whose decorator has a signature are compiled when this module is imported, because every tail needs them.
+Functions whose decorator has a signature are compiled when this module is imported, because nearly every call of
+`egm.gx2` needs them.
 They are written so that this is quick: they do not use powers, max and min, and make no arrays, because numba would
 compile further functions for each of these operations.
 """
@@ -28,7 +29,7 @@ from egm._types import Array, Complex, Indices
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
-MOST_NODES = 8192
+MOST_NODES = 8192  # most nodes of a quadrature
 _OFF = 0.01  # most distance of a contour from the saddle point, in units in which the integrand falls like exp(-u^2/2)
 _TOLERANCE = 1e-12  # least tolerance of the search for a saddle point
 CLOSE = 10.0  # theta from which c is so near 1 that 1 - c is not computed from the rounded c
@@ -136,7 +137,8 @@ def height_at(
     - K(c), a sum over groups of weights.
     - A sum of the absolute values of all its terms, the normal term counted twice, and of k min(|r c|, 1) for each
       group. Here k is the degrees of freedom of the group, and r is its weight divided by the largest one.
-    - The root of the sum of all k^2, but at most 64: the rounding errors of a quadrature grow with it.
+    - The root of the sum of all k^2, but at most 64, above which no factors are multiplied (`_MULTIPLIED`): the
+      rounding errors of a quadrature grow with it.
     - K(c) - K'(0) c. A group has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near
       y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with
       z = y / (2 - y), which is the same function.
@@ -231,8 +233,9 @@ def hyperbola(
     the angle between the ends of the contour and the vertical is `tilt`. The bend is in units of h, and positive if the
     path bends to the right.
     """
-    # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
-    # makes the integrand die away, and the lower one further than many weights can bear.
+    # This is c^3 times the third derivative of K(s) - s x - log s, except that the part of log s, -2, is left out or
+    # made smaller. For an upper tail it would bend the contour to the left, where nothing makes the integrand die away;
+    # for a lower tail of many weights it would bend the contour so much that the integrand grows.
     third = abs(skew) + 2 / spread / spread if lower else skew
     h, most = abs(c) / math.sqrt(spread), _GROWS
     if not lower and h > _WIDEST * pace:

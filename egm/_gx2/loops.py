@@ -24,8 +24,8 @@ from egm._gx2.form import Form
 __all__ = ["FEW", "kernel", "loops"]
 
 FEW = 1024  # most groups of weights for which Python runs the loops, and a single tail is computed in one go
-# Seconds in Python after which compiled code takes over, if it is stored already, and if it must be compiled first. The
-# two are about as long as it takes to load it, and to compile it.
+# Seconds in Python after which compiled code takes over, if it is stored already, and if it must be compiled first.
+# Both are less than the time that it takes to load the code, or to compile it.
 _LOADS, _COMPILES = 0.25, 3.0
 _NODES = 1024  # most nodes of a quadrature by Python, for each second of `_pays`
 
@@ -52,8 +52,7 @@ def loops(form: Form | None = None) -> Any:
     """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
 
     The functions are compiled if Python has run them for `_pays` seconds already, or if `form` has many groups of
-    weights or has clusters. Without `form`, the result is for calls of functions such as `newton`, which take only
-    numbers.
+    weights or has clusters. Without `form`, the functions must be called for few groups of weights, and no clusters.
     """
     few = form is None or (form.k.size <= FEW and form.moments.shape[1] == 0)
     return _python if few and _python.seconds < _pays() else kernel()

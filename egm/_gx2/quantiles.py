@@ -22,17 +22,16 @@ _ONE_BY_ONE = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL = 26, 1.25  # nodes and width of a panel: the quickest of nine pairs for 1000 quantiles of four forms
 _POINTS = chebyshev.chebpts1(_NODES)
 _TRANSFORM = np.linalg.inv(chebyshev.chebvander(_POINTS, _NODES - 1)).T  # from values there to Chebyshev coefficients
-_BESIDE_ZERO, _LONG = (
-    2 / 3,
-    3.0,
-)  # beside the quantile 0, in the variable of the panels: least distance, and width in its log
+# Panels that are nearer to the quantile 0 than `_BESIDE_ZERO` are of the width `_LONG` in the logarithm of the
+# distance.
+_BESIDE_ZERO, _LONG = 2 / 3, 3.0
 _NARROW = 1e-6  # width, as a difference of logarithms, of a panel in which rounding errors would spoil the slope
 _OUTSIDE = 1.001  # a panel is from -1 to 1, and Newton's method may leave it only by rounding
 _LEFT_OUT, _ROUNDED = 2e-13, 2e-16  # negligible error of the log of a tail, and relative error of it or of a quantile
 _SLOPE = 1e-4  # factor by which the density's error counts: the density only gives the last, small step
 _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
-_CLEAR = 1.0  # of |x| times density over tail: a search without `_polished` is accurate from 0.3 (300 random forms)
+_CLEAR = 1.0  # |x| times density over tail, below which `_polished` follows; from 0.3 on, 300 random forms needed none
 _AWAY = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
 _FARTHEST = 600.0  # log of the largest distance from the constant term at which a quantile is searched between bounds
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight

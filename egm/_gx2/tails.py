@@ -635,8 +635,8 @@ def log_densities(x: ArrayLike, law: Law) -> Array:
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    log and error are the two entries along the last axis of `log_and_error`. `function` is `np.exp` for the tail, or
-    `np.positive` for its logarithm.
+    log and error are the two entries along the last axis of `log_and_error`. `function` is `np.exp` for a tail or a
+    density, or `np.positive` for its logarithm.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
