@@ -320,7 +320,8 @@ def calls(quick):
         for exponent in (2, 1):
             sets = [zipf_sigma(1000, alpha) ** exponent for alpha in alphas]
             sets = [weights[weights > 0] for weights in sets]  # sigma^2 underflows at alpha = 100
-            least = [min(over_davies(p, weights, quick) for weights in sets) for p in levels]
+            ratios = [[over_davies(p, weights, quick) for weights in sets] for p in levels]
+            least = [min(filter(None, several)) for several in ratios]
             yield verdict(f"sigma^{exponent}", least, ".2f", least=1)
     yield from heading("1000 quantiles of one form: one by one, over an array", "p <= 0.01", "p <= 0.999")
     j = np.arange(1.0, 101)
@@ -373,35 +374,45 @@ def calls(quick):
         yield verdict(of, [race(one, 3)["median"][0] for one in enclose], ".2f", most=2)
 
 
-def over_davies(p, weights, quick):
-    """Return the time of Davies' algorithm for one tail over that of egm.gx2, at the upper quantile of `p`.
+def davies(accuracy, x, weights):
+    """Return the functions of x and weights that compute an upper tail by Davies' algorithm, without a fault at `x`.
 
-    The algorithm is that of fastlmmclib or, if it is installed and faster, that of chi2comb. Its absolute accuracy is
-    1e-9, or p / 100 if this is less, but at least 1e-14. If `quick` is true, there are fewer repetitions.
+    The packages are fastlmmclib and, if it is installed, chi2comb, with the absolute `accuracy`.
     """
-    x, accuracy = gx2.isf(p, weights), max(min(ABSOLUTE, p / 100), 1e-14)
     methods = [rivals.davies(import_module("fastlmmclib.quadform").qf, accuracy)]
     if "chi2comb" not in rivals.missing():
         methods += rivals.chi2comb(accuracy).values()
-    pairs = [{OWN: partial(gx2.sf, x, weights), "Davies": partial(method, x, weights)} for method in methods]
-    return min(other / own for own, other in (take_turns(pair, quick)["median"] for pair in pairs))
+    return [method for method in methods if not math.isnan(method(x, weights))]
+
+
+def over_davies(p, weights, quick):
+    """Return the time of Davies' algorithm for one tail over that of egm.gx2, at the upper quantile of `p`.
+
+    The algorithm is that of the faster package in `davies`, or None is returned if all report a fault. Its absolute
+    accuracy is 1e-9, or p / 100 if this is less, but at least 1e-14. If `quick` is true, there are fewer repetitions.
+    """
+    x, accuracy = gx2.isf(p, weights), max(min(ABSOLUTE, p / 100), 1e-14)
+    own = {OWN: partial(gx2.sf, x, weights)}
+    pairs = [own | {"Davies": partial(method, x, weights)} for method in davies(accuracy, x, weights)]
+    times = [take_turns(pair, quick)["median"] for pair in pairs]
+    return min((other / own for own, other in times), default=None)
 
 
 def search_over_davies(p, weights, quick):
     """Return the time of a search for an upper quantile by Davies' algorithm over that of egm.gx2.
 
-    The search is the faster one of those in SEARCHES, and ends as `equal_accuracy` explains. The absolute accuracy is
-    1e-9, or p / 100 if this is less, but at least 1e-13. The result is None if the algorithm reports a fault for a tail
-    near the quantile. If `quick` is true, there are fewer repetitions.
+    The search is the faster one of those in SEARCHES, with the faster package in `davies`, and ends as `equal_accuracy`
+    explains. None is returned if all packages report a fault. The absolute accuracy is 1e-9, or p / 100 if this is
+    less, but at least 1e-13. If `quick` is true, there are fewer repetitions.
     """
     accuracy = max(min(ABSOLUTE, p / 100), 1e-13)
     x, width = equal_accuracy(p, weights, accuracy)
-    tail = rivals.davies(import_module("fastlmmclib.quadform").qf, accuracy)
-    if math.isnan(tail(x, weights)):
-        return None
-    searches = {name: partial(search, name, tail, p, weights, width) for name in SEARCHES}
-    own, *others = take_turns({OWN: partial(gx2.isf, p, weights)} | searches, quick)["median"]
-    return min(others) / own
+    ratios = []
+    for tail in davies(accuracy, x, weights):
+        searches = {name: partial(search, name, tail, p, weights, width) for name in SEARCHES}
+        own, *others = take_turns({OWN: partial(gx2.isf, p, weights)} | searches, quick)["median"]
+        ratios.append(min(others) / own)
+    return min(ratios, default=None)
 
 
 def over_array(p, form, quick):

@@ -7,19 +7,23 @@ import math
 import numpy as np
 
 from egm._compiled import compiled
-from egm._types import Array
+from egm._types import Array, Indices
 
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # number of keys of negative weights, and largest key of a positive one beyond it
+KEYS = _BELOW + _ABOVE + 1
 _OCTAVES = 8 << 4  # number of keys in eight octaves
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
 _UNITS = 2.0**500  # numbers below it are added without rounding; far larger ones would make a unit that overflows
 
 
 @compiled()
-def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, most: int, wide: int) -> Array:
+def gather(
+    weights: Array, dof: Array, nc: Array, largest: float, order: int, most: int, wide: int, places: Indices
+) -> Array:
     """Gather weights, of which none is above `largest`, in clusters; return an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`. Let r be a weight divided by
+    The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`; `nc` has none if all
+    noncentralities are 0. Let r be a weight divided by
     `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of the
     mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. If exponent and bits, read as one
     whole number, are below `wide`, a multiple of 128, only their first digits are compared, so that the cluster is
@@ -29,12 +33,12 @@ def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, mo
     dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up to `order`, where e_j is the relative distance of the weight
     j from the center, and `order` is even; and two small numbers, to be added to the sums of `dof` and of `nc`, whose
     rounding errors they are. If there would be more than `most` clusters, the array has no rows.
+    `places` has `KEYS` numbers -1, and is overwritten.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
     """
-    central = not nc.any()
-    places = np.full(_BELOW + _ABOVE + 1, -1, np.int32)  # for each key, where the next weight of its cluster is held
+    central = nc.size == 0
     found = np.zeros((most, 7 + 2 * order))
     held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
     count, block, keys = 0, np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
@@ -134,7 +138,7 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 
 
 @compiled()
-def recenter(clusters: Array, binomials: Array) -> None:
+def recenter(clusters: Array, binomials: Array) -> Array:
     """Move the center of each of the `clusters`, a result of `gather`, to the mean of the weights in the cluster.
 
     In this mean, the weight j counts dof_j + nc_j times. The search for a saddle point takes all weights of a cluster
@@ -154,3 +158,4 @@ def recenter(clusters: Array, binomials: Array) -> None:
                 for i in range(1, p + 1):
                     moment += binomials[p, i] * cluster[start + i - 1] * (-t) ** (p - i)
                 cluster[start + p - 1] = moment / (1 + t) ** p
+    return clusters

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import comb
 
+from egm._gx2.loops import clusters
 from egm._lazy import cached_property
 from egm._threads import in_parallel
 from egm._types import Array, ArrayLike, Indices
@@ -350,18 +351,17 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int, wide: i
     weight from the center. If there would be more than `most` clusters, the array has no rows. The third result has
     the sums of `dof` and of `nc` with more digits, in the shape (2, clusters).
     """
-    from egm._gx2 import clusters
-
     weights, dof, nc = np.ascontiguousarray(weights), distinct(dof), distinct(nc)
     largest = float(weights.max())
     each = float(dof[0]) if dof.size == 1 else 1.0  # counting is exact, and the sum of many equal numbers is not
 
     def gathered(part: slice) -> Array:
         own_dof, own_nc = dof / each if dof.size == 1 else dof[part], nc if nc.size == 1 else nc[part]
-        found: Array = clusters.gather(weights[part], own_dof, own_nc, largest, order, most, wide)
+        own_nc, places = own_nc if own_nc.any() else own_nc[:0], np.full(loop.KEYS, -1, np.int32)
+        found: Array = loop.gather(weights[part], own_dof, own_nc, largest, order, most, wide, places)
         return found
 
-    half = weights.size // 2
+    loop, half = clusters(weights.size), weights.size // 2
     parts = [slice(half), slice(half, None)] if half > _HALF else [slice(None)]
     found = in_parallel(gathered, parts)
     together = np.concatenate(found)
@@ -375,8 +375,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int, wide: i
     merged[:, 5 : 5 + order] *= each
     merged[:, 3:5] = sums.T
     merged[:, :2], merged[:, 2] = together[first, :2], np.minimum.reduceat(together[:, 2], first)
-    clusters.recenter(merged, _binomials(order))
-    return largest, merged, sums
+    return largest, clusters(merged.size).recenter(merged, _binomials(order)), sums
 
 
 @cache

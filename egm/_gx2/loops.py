@@ -2,7 +2,8 @@
 
 A process that asks for a few tails of a few weights has its answers in milliseconds. To load compiled code takes about
 half a second, and to compile it for the first time on a machine takes three to ten. Python and the compiled code do the
-same operations in the same order, so that their results are equal to the last digit.
+same operations in the same order, so that their results are equal to the last digit; only sums over the weights of a
+cluster have another order.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -19,15 +21,16 @@ from typing import Any
 import numpy as np
 
 from egm._compiled import interpreted
-from egm._gx2.form import Form
+from egm._types import Array, Indices
 
-__all__ = ["FEW", "kernel", "loops"]
+__all__ = ["FEW", "clusters", "kernel", "loops"]
 
 FEW = 1024  # most groups of weights for which Python runs the loops, and a single tail is computed in one go
 # Seconds in Python after which compiled code takes over, if it is stored already, and if it must be compiled first.
 # Both are less than the time that it takes to load the code, or to compile it.
 _LOADS, _COMPILES = 0.25, 3.0
 _NODES = 1024  # most nodes of a quadrature by Python, for each second of `_pays`
+_EACH = 1e-5  # seconds for each weight in `clusters.gather` and in `kernel.at_weights`, by Python
 
 
 @cache
@@ -48,14 +51,27 @@ def kernel() -> ModuleType:
     return kernel
 
 
-def loops(form: Form | None = None) -> Any:
-    """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
+def loops(form: Any = None) -> Any:
+    """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in a `Form`.
 
-    The functions are compiled if Python has run them for `_pays` seconds already, or if `form` has many groups of
-    weights or has clusters. Without `form`, the functions must be called for few groups of weights, and no clusters.
+    The functions are compiled if Python has run them for `_pays` seconds already, if `form` has many groups of weights,
+    or if it has clusters and compiled code is stored: clusters take Python longer than it takes to load the code.
+    Without `form`, the functions must be called for few groups of weights, and no clusters.
     """
-    few = form is None or (form.k.size <= FEW and form.moments.shape[1] == 0)
+    few = form is None or (form.k.size <= FEW and (form.moments.shape[1] == 0 or _pays() > _LOADS))
     return _python if few and _python.seconds < _pays() else kernel()
+
+
+def clusters(weights: int) -> Any:
+    """Return the functions of the module `clusters`, compiled or run by Python, to gather this number of `weights`."""
+    return _gathering if _pays() > _LOADS and _python.affords(weights) else _compiled_clusters()
+
+
+def _compiled_clusters() -> ModuleType:
+    """Return the module `clusters` of compiled functions."""
+    from egm._gx2 import clusters
+
+    return clusters
 
 
 @cache
@@ -73,27 +89,32 @@ def _pays() -> float:
 
 
 class _Python:
-    """Hold the functions of the module `kernel` in a form that Python runs without compiling them.
+    """Hold the functions of a module in a form that Python runs without compiling them.
 
-    The functions and the constants of the module are attributes, and the attribute `seconds` adds up the times of all
-    calls. If a function raises an error in Python, or if a quadrature needs many nodes, compiled code computes the
-    result instead.
+    The functions and the constants of the module `name` are attributes, and the attribute `seconds` of `clock` adds up
+    the times of all calls; without `clock`, it is that of this object. If a function raises an error in Python, or if a
+    quadrature needs many nodes, compiled code computes the result instead: that of the module which `load` returns.
     """
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, name: str, load: Callable[[], ModuleType], clock: _Python | None = None) -> None:
+        self._load, self._copy = load, cache(partial(interpreted, name))
+        self._clock, self.seconds = clock or self, 0.0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(_copy(), name)
+        found = getattr(self._copy(), name)
         if callable(found):
             found = partial(self._call, name)
         setattr(self, name, found)
         return found
 
+    def affords(self, weights: int) -> bool:
+        """Return whether a loop over so many weights would end before it pays to load or to compile the loops."""
+        return self.seconds + _EACH * weights < _pays()
+
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call the function `name` of the module `kernel` in Python or, if it raises an error, in compiled code."""
+        """Call the function `name` of the module in Python or, if it raises an error, in compiled code."""
         result = self._try(name, *arguments)
-        return getattr(kernel(), name)(*arguments) if result is None else result
+        return getattr(self._load(), name)(*arguments) if result is None else result
 
     def quadrature(self, *arguments: Any) -> Any:
         """Call `kernel.quadrature` in Python or, if this fails or needs too many nodes, in compiled code."""
@@ -101,20 +122,24 @@ class _Python:
         most = int(_NODES * _pays())
         result = self._try("quadrature", *others, halvings, ends, nodes, kept[:, :most])
         if result is None or ((halvings or result[0] != self.DIED) and 2 * result[1] > most):
-            result = kernel().quadrature(*arguments)
+            result = self._load().quadrature(*arguments)
         return result
 
+    def at_weights(self, rows: Array, group: Indices, e: Array) -> Any:
+        """Call `kernel.at_weights` in Python or, for many weights, in compiled code."""
+        return self._call("at_weights", rows, group, e) if self.affords(e.size) else kernel().at_weights(rows, group, e)
+
     def _try(self, name: str, *arguments: Any) -> Any:
-        """Call the function `name` in Python, and add its time to `seconds`; return None if Python raises an error."""
+        """Call the function `name` in Python, and add up its time; return None if Python raises an error."""
         start = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
-                result = getattr(_copy(), name)(*arguments)
+                result = getattr(self._copy(), name)(*arguments)
             return tuple(map(_number, result)) if isinstance(result, tuple) else _number(result)
         except (ArithmeticError, ValueError):
             return None
         finally:
-            self.seconds += time.perf_counter() - start
+            self._clock.seconds += time.perf_counter() - start
 
 
 def _number(value: Any) -> Any:
@@ -122,5 +147,5 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-_copy = cache(partial(interpreted, "egm._gx2.kernel"))
-_python = _Python()
+_python = _Python("egm._gx2.kernel", lambda: kernel())  # looked up when it is called
+_gathering = _Python("egm._gx2.clusters", _compiled_clusters, _python)
