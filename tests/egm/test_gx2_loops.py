@@ -148,3 +148,17 @@ def test_the_quick_way_to_a_tail_gives_what_the_slower_way_gives(monkeypatch):
             for (mine, error), (other, _) in zip(quick, slow, strict=True):
                 assert abs(mine - other) <= error, (law, x)
     assert taken > 200
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0, 25.0])  # of the logarithms of the weights; the last gives wide clusters
+def test_clusters_are_made_and_integrated_by_python_where_nothing_is_compiled(both, monkeypatch, spread):
+    """Python and compiled code agree to rounding for many weights, whose sums within a cluster have another order."""
+    monkeypatch.setattr(loops, "_pays", lambda: 100.0)
+    rng, d = np.random.default_rng(4), 2500
+    weights, dof, nc = np.exp(rng.normal(0, spread, d)), rng.choice([0.5, 1, 3], d), rng.exponential(1, d)
+    for parameters in ((weights,), (weights, dof, nc), (weights * rng.choice([-1, 1], d),)):
+        law = gx2.rv(*parameters)
+        by_python, compiled = both("logsf", law.mean() + 3 * law.std(), *parameters)
+        assert abs(by_python - compiled) < 1e-14
+        by_python, compiled = both("isf", 1e-5, *parameters)
+        assert by_python == pytest.approx(compiled, rel=1e-14)
