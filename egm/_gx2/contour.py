@@ -222,7 +222,9 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 def _size(form: Form) -> str:
     """Return words for an error message: the sum of the degrees of freedom and the noncentralities in `form`."""
-    return f", where dof and nc add up to {float(np.sum(form.k)) + float(np.sum(form.nc)):.3g}"
+    with np.errstate(over="ignore"):
+        total = float(np.sum(form.k) + np.sum(form.nc))
+    return f", where dof and nc add up to {total:.3g}"
 
 
 def _at(x: Real) -> str:

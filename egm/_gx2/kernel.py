@@ -61,8 +61,8 @@ _SCALED = 8  # factors that are multiplied before their product is scaled, if it
 _OVERFLOWS, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _FACTOR = 2.0**60  # size of factors from which they are not multiplied: `_SCALED` of them and _LARGE would overflow
-# In `arrange`, largest ratio of numbers that are divided by each other, and the range of weights and of the mean.
-_PLAIN, _SMALLEST, _LARGEST = 1e100, 1e-200, 1e200
+# In `arrange`, largest k, nc, and ratio of other numbers, and range of the weights: so nothing overflows in `approach`.
+_PLAIN, _SMALLEST, _LARGEST = 1e30, 1e-200, 1e200
 # How a quadrature ended: it is accurate; the integrand grows or does not die away; the last two sums do not agree.
 DIED, GROWS, ROUGH = 0, 1, 2
 
@@ -260,29 +260,33 @@ def arrange(table: Array, normal: float, x: float) -> tuple[float, float, bool, 
     ascending or descending order, or if numbers are very large or small, the first result is NaN. Then a slower way is
     needed.
     """
-    size, mean = table.shape[1], 0.0
-    ascending = table[0, size - 1] > table[0, 0]
-    for j in range(size):
-        w = table[0, j]
-        mean += w * (table[2, j] + table[3, j])
-        if j and not (w > table[0, j - 1] if ascending else w < table[0, j - 1]):
-            return np.nan, 0.0, False, False
-    last = size - 1
+    last, slow = table.shape[1] - 1, (np.nan, 0.0, False, False)
+    ascending = table[0, last] > table[0, 0]
     least, largest = (table[0, 0], table[0, last]) if ascending else (table[0, last], table[0, 0])
+    if not (least > -_LARGEST and largest < _LARGEST):
+        return slow
+    mean = 0.0
+    for j in range(last + 1):
+        w, k, nc = table[0, j], table[2, j], table[3, j]
+        ordered = j == 0 or (w > table[0, j - 1] if ascending else w < table[0, j - 1])
+        if not (ordered and k < _PLAIN and nc < _PLAIN):
+            return slow
+        mean += w * (k + nc)
     below = x < mean
     other = least < 0 if below else largest > 0  # there is a weight whose sign belongs to the tail
     sign, lower = 1.0 if below != other else -1.0, not other
     least, largest = (least, largest) if sign > 0 else (-largest, -least)
-    most = -least if -least > largest else largest
+    most = _PLAIN * largest
+    if not (largest > _SMALLEST and -least < most and normal < most and abs(x) < most):
+        return slow
     y, share = sign * x / (2 * largest), normal / (2 * largest)
-    plain = largest > _SMALLEST and most < _PLAIN * largest and most < _LARGEST and share < _PLAIN
-    if not (plain and abs(y) < _PLAIN and abs(mean) < _LARGEST and (normal > 0 or least < 0 or y * _PLAIN > 1)):
-        return np.nan, 0.0, below, lower
+    if normal == 0 and least > 0 and y * _PLAIN < 1:  # next to the end of the support, or beyond it
+        return slow
     if ascending != (sign > 0):
-        for j in range(size // 2):
+        for j in range((last + 1) // 2):
             for row in (0, 2, 3):
                 table[row, j], table[row, last - j] = table[row, last - j], table[row, j]
-    for j in range(size):
+    for j in range(last + 1):
         r = sign * table[0, j]
         table[0, j], table[1, j] = r / largest, (largest - r) / largest
     return y, share, below, lower

@@ -80,12 +80,17 @@ def _pays() -> float:
 
     Numba stores compiled code in the folder that the variable NUMBA_CACHE_DIR of the environment names or, without this
     variable, beside the source; if it cannot write there, it looks for another folder, and code may be stored in it.
+    Code that is older than the source is not used.
     """
     source, given = Path(__file__).with_name("kernel.py"), os.environ.get("NUMBA_CACHE_DIR")
     name = f"kernel.quadrature-*.py{sys.version_info.major}{sys.version_info.minor}*.nbi"
-    found = Path(given).glob(f"*/{name}") if given else source.parent.glob(f"__pycache__/{name}")
+    try:
+        found = Path(given).glob(f"*/{name}") if given else source.parent.glob(f"__pycache__/{name}")
+        stored = any(each.stat().st_mtime >= source.stat().st_mtime for each in found)
+    except OSError:  # a folder that may not be read
+        return _LOADS
     unknown = not given and not os.access(source.parent, os.W_OK)
-    return _LOADS if unknown or any(found) else _COMPILES
+    return _LOADS if unknown or stored else _COMPILES
 
 
 class _Python:

@@ -611,7 +611,7 @@ def either_tail(law: Law, x: float, lower: bool) -> Estimate:
     if below == lower:
         return log_tail, error
     other = log_complement(log_tail)
-    return other, error * math.exp(log_tail - other)
+    return other, error * math.exp(log_tail - other) if log_tail > -math.inf else 0.0
 
 
 def log_tails(x: ArrayLike, law: Law, lower: bool) -> Array:

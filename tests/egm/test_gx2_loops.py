@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +163,41 @@ def test_clusters_are_made_and_integrated_by_python_where_nothing_is_compiled(bo
         assert abs(by_python - compiled) < 1e-14
         by_python, compiled = both("isf", 1e-5, *parameters)
         assert by_python == pytest.approx(compiled, rel=1e-14)
+
+
+def test_stored_code_counts_only_if_it_can_be_read_and_is_not_older_than_the_source(monkeypatch, tmp_path):
+    version = f"{sys.version_info.major}{sys.version_info.minor}"
+    stored, source = (
+        tmp_path / "a" / f"kernel.quadrature-1.py{version}.nbi",
+        Path(loops.__file__).with_name("kernel.py"),
+    )
+    stored.parent.mkdir()
+    stored.touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    pays = loops._pays.__wrapped__
+    assert pays() == loops._LOADS
+    os.utime(stored, (source.stat().st_mtime - 1,) * 2)
+    assert pays() == loops._COMPILES
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / ("a" * 300)))  # the name is too long for a folder
+    assert pays() == loops._LOADS
+
+
+def test_extreme_numbers_give_no_warning_where_numba_is_switched_off():
+    code = """
+    import numpy as np
+    from egm import gx2
+
+    gx2.sf(3000.0, np.linspace(0.5, 1.5, 3000))  # from here on no function is called by way of `loops`
+    assert gx2.sf(1e10, [1e300, 1.5]) == gx2.sf(-1e308, [1e-5], 1, 0, 1.0) == 1
+    for arguments in ((1.0, [1e308, 5e307]), (3e-300, [1e-300, 1e-301], 1, 0, 1e100)):
+        try:
+            gx2.sf(*arguments)
+        except ValueError as error:
+            assert "must be at most" in str(error)
+    """
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        check=True,
+        timeout=300,
+    )
