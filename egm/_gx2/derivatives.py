@@ -8,7 +8,16 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from egm._gx2.contour import VAST, AccuracyError, Crossing, integrate, saddle, sums_of_inverses
+from egm._gx2.contour import (
+    VAST,
+    AccuracyError,
+    Crossing,
+    every_second,
+    integrate,
+    relative_error,
+    saddle,
+    sums_of_inverses,
+)
 from egm._gx2.form import Law, Side, distinct, law_of
 from egm._gx2.tails import log_density
 from egm._lazy import cached_property
@@ -18,8 +27,6 @@ from egm._validate import finite, scalar
 # A chi-square variable with fewer than `_FEW` degrees of freedom hardly changes the integrand of the density, but its
 # mean has a pole as large as that of any other variable. So the steps of the quadrature are halved `_MORE` times more.
 _FEW, _MORE = 0.1, 2
-# Halving the step of a quadrature about squares its relative error, up to a factor, for which `kernel` takes 1e5, too.
-_SQUARED = 1e5
 
 
 class Gradients(NamedTuple):
@@ -194,6 +201,11 @@ class _Quadrature:
         once, twice = self.sums
         return (self.law.dof * once + self.law.nc * twice) / np.sum(self.mass).imag
 
+    def errors_of_means(self, found: Array) -> Array:
+        """Estimate the absolute errors of `found`, the conditional means, also by a rule of every second node."""
+        coarse = replace(self, mass=every_second(self.shift, self.mass)).means()
+        return found * relative_error(1 - coarse / found, 2 * self.error)
+
     def gradients(self) -> Gradients:
         """Compute the derivatives of the upper tail by the parameters."""
         size, unit = abs(self.crossing.c), self.side.form.unit
@@ -207,9 +219,7 @@ class _Quadrature:
 
     def errors(self, found: Gradients) -> Gradients:
         """Estimate the absolute errors of `found`, the result of `gradients`, also by a rule of every second node."""
-        c, mass = self.crossing.c, np.zeros_like(self.mass)
-        kept = np.argsort(self.shift.imag)[::2]
-        mass[kept] = 2 * self.mass[kept]
+        c, mass = self.crossing.c, every_second(self.shift, self.mass)
         total, moment = (float(np.sum(mass * factor).imag) / abs(c) for factor in (1.0, self.shift / c))
         coarse = replace(self, mass=mass, total=total, moment=moment).gradients()
         # The derivative by `normal` may be near 0, where parts of the integral cancel.
@@ -220,7 +230,7 @@ class _Quadrature:
         def estimate(name: str) -> Any:
             size = sizes.get(name, found.shift)
             change = (getattr(found, name) - getattr(coarse, name)) / (size + math.ulp(0.0))  # the size may be 0
-            return size * (self.error + _SQUARED * change * change)
+            return size * relative_error(change, self.error)
 
         return Gradients(*map(estimate, Gradients._fields))
 
@@ -245,9 +255,31 @@ def _quadrature(x: float, law: Law) -> _Quadrature:
     return _Quadrature(law, side, crossing, log_height, error + rounding, shift, mass, total, moment)
 
 
+@overload
 def conditional_means(
     x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
-) -> Array:
+) -> Array: ...
+@overload
+def conditional_means(
+    x: float,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def conditional_means(
+    x: float,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
+) -> Array | tuple[Array, Array]:
     r"""Compute the mean of each chi-square variable in a weighted sum Q of them, given that Q = x.
 
     The result shows which terms make Q as large as `x`.
@@ -266,13 +298,17 @@ def conditional_means(
         Standard deviation of a normal term of Q, finite and >= 0.
     shift : float, default 0
         Constant term of Q, finite.
+    full_output : bool, default False
+        Whether to return the estimated errors as well.
 
     Returns
     -------
-    ndarray, shape (d,)
+    means : ndarray, shape (d,)
         The means :math:`E[Y_j \mid Q = x]` for :math:`Q = \sum_j w_j Y_j` plus the normal term and
         `shift`, with independent :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, where w is `weights`,
         :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+    errors : ndarray, shape (d,)
+        Estimated absolute error of each mean; only with ``full_output=True``.
 
     Raises
     ------
@@ -297,7 +333,7 @@ def conditional_means(
     Each mean is a ratio of two contour integrals. The denominator is the density of Q. The
     integrand of the numerator has the additional factor
     :math:`\nu_j / (1 - 2 w_j s) + \lambda_j / (1 - 2 w_j s)^2`, which is the logarithmic derivative
-    of the moment generating function of :math:`Y_j` at :math:`w_j s`.
+    of the moment generating function of :math:`Y_j` at :math:`w_j s`. The error is estimated as that of `gradients`.
 
     Examples
     --------
@@ -309,4 +345,6 @@ def conditional_means(
     >>> round(float(means @ weights), 4)
     10.0
     """
-    return _quadrature(x, law_of(weights, dof, nc, normal, shift)).means()
+    quadrature = _quadrature(x, law_of(weights, dof, nc, normal, shift))
+    found = quadrature.means()
+    return (found, quadrature.errors_of_means(found)) if full_output else found
