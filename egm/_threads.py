@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 __all__ = ["CORES", "in_parallel"]
@@ -17,25 +19,36 @@ T = TypeVar("T")
 
 
 def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return the list of function(item) for all `items`; several items are computed in parallel threads.
+    """Return the list of function(item) for all `items`, computed in parallel by the present thread and others.
 
-    `function` takes one item. It must not call `in_parallel` itself, because it would then wait for its own thread.
-    When the main thread has ended, Python starts no more threads; then all results are computed in the present thread.
+    `function` takes one item. If it raises errors, that of the first such item is raised, as in a loop; items that no
+    thread has begun by then are left out. Other threads may be busy, or take milliseconds to wake up, and when the main
+    thread has ended, Python starts no more of them; then the present thread computes all that they have not begun.
     """
-    if len(items) > 1:
-        try:
-            results = _pool().map(function, items)
-        except RuntimeError:
-            pass
-        else:
-            return list(results)
-    return [function(item) for item in items]
+    futures: list[Future[T]] = [Future() for _ in items]
+    todo = deque(zip(futures, items, strict=True))
+
+    def work() -> None:
+        with suppress(IndexError):  # from an empty deque
+            while True:
+                future, item = todo.popleft()
+                try:
+                    future.set_result(function(item))
+                except BaseException as error:
+                    todo.clear()
+                    future.set_exception(error)
+
+    with suppress(RuntimeError):
+        for _ in range(min(len(items), CORES) - 1):
+            _pool().submit(work)
+    work()
+    return [future.result() for future in futures]
 
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads of this process, in which `in_parallel` computes."""
-    return ThreadPoolExecutor(CORES, thread_name_prefix="egm")
+    """Return the pool of threads of this process, which compute beside the thread that calls `in_parallel`."""
+    return ThreadPoolExecutor(max(1, CORES - 1), thread_name_prefix="egm")
 
 
 if hasattr(os, "register_at_fork"):

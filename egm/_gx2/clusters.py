@@ -13,6 +13,10 @@ _BELOW, _ABOVE = 1 << 15, 1022 << 5  # number of keys of negative weights, and l
 KEYS = _BELOW + _ABOVE + 1
 _OCTAVES = 8 << 4  # number of keys in eight octaves
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
+# Where the parts of the vector `room` begin, after the relative distances e_j: their products with powers of e_j, and
+# what `_add_exactly` divides numbers into.
+_POWER, _MULTIPLE, _REST = _HELD, 2 * _HELD, 3 * _HELD
+_LANES = 8  # numbers of which the processor may find the smaller ones at a time
 _UNITS = 2.0**500  # numbers below it are added without rounding; far larger ones would make a unit that overflows
 
 
@@ -22,25 +26,24 @@ def gather(
 ) -> Array:
     """Gather weights, of which none is above `largest`, in clusters; return an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`; `nc` has none if all
-    noncentralities are 0. Let r be a weight divided by
-    `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of the
-    mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. If exponent and bits, read as one
-    whole number, are below `wide`, a multiple of 128, only their first digits are compared, so that the cluster is
-    eight octaves wide. A row of the array holds a key that orders the clusters by weight; the center of the cluster,
-    which depends on the key and on `largest` alone (if |r| is below the least double, it is the first weight); its
-    smallest weight; its sums of `dof` and of `nc`; its sums of
-    dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ... up to `order`, where e_j is the relative distance of the weight
-    j from the center, and `order` is even; and two small numbers, to be added to the sums of `dof` and of `nc`, whose
-    rounding errors they are. If there would be more than `most` clusters, the array has no rows.
-    `places` has `KEYS` numbers -1, and is overwritten.
+    The vector `dof` has an entry for each of the `weights` or, if all degrees of freedom are 1, the single entry 1;
+    `nc` has a single entry, or an entry for each weight, or none if all noncentralities are 0. Let r be a weight
+    divided by `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four
+    bits of the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. If exponent and bits,
+    read as one whole number, are below `wide`, a multiple of 128, only their first digits are compared, so that the
+    cluster is eight octaves wide. A row of the array holds a key that orders the clusters by weight; the center of the
+    cluster, which depends on the key and on `largest` alone (if |r| is below the least double, it is the first weight);
+    its smallest weight; its sums of `dof` and of `nc`; its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1, 2, ...
+    up to `order`, where e_j is the relative distance of the weight j from the center, and `order` is even; and two
+    small numbers, to be added to the sums of `dof` and of `nc`, whose rounding errors they are. If there would be more
+    than `most` clusters, the array has no rows. `places` has `KEYS` numbers -1, and is overwritten.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
     """
     central = nc.size == 0
     found = np.zeros((most, 7 + 2 * order))
-    held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
+    held, room = np.empty((3, most * _HELD)), np.empty(4 * _HELD)
     count, block, keys = 0, np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     bits = block.view(np.int64)
     for start in range(0, weights.size, _BLOCK):
@@ -85,20 +88,29 @@ def gather(
     return found[:count]
 
 
-@compiled()
-def _add_exactly(values: Array, sums: Array, high: int, low: int) -> None:
-    """Add all `values`, at most 64 numbers >= 0, to the unrounded number sums[high] + sums[low].
+@compiled(fastmath={"reassoc"})
+def _sum(room: Array, first: int) -> float:
+    """Return the sum of `_HELD` numbers in `room`, from the index `first` on, which are added in any order."""
+    total = 0.0
+    for i in range(_HELD):
+        total += room[first + i]
+    return total
 
-    Each value is divided into a multiple of a unit, so large that the sum of the multiples is exact, and a small rest.
+
+@compiled()
+def _add_exactly(room: Array, sums: Array, high: int, low: int) -> None:
+    """Add the `_HELD` numbers in `room` from the index `_POWER` on to the unrounded number sums[high] + sums[low].
+
+    No number is negative. Each is divided into a multiple of a small unit and a rest, which are written into the last
+    two parts of `room`. The unit is at least 2^-53 times `large`, and the sum of the multiples is below `large`; so
+    this sum is exact in any order.
     """
-    top, total, rest = 0.0, 0.0, 0.0
-    for value in values:
-        top = max(top, value)
-    unit = math.ldexp(1.0, math.frexp(top)[1] + 7) if top < _UNITS else 0.0
-    for i in range(values.size):
-        multiple = (unit + values[i]) - unit
-        total += multiple
-        rest += values[i] - multiple
+    total = _sum(room, _POWER)
+    large = _HELD * total if total < _UNITS else 0.0
+    for i in range(_HELD):
+        multiple = (large + room[_POWER + i]) - large
+        room[_MULTIPLE + i], room[_REST + i] = multiple, room[_POWER + i] - multiple
+    total, rest = _sum(room, _MULTIPLE), _sum(room, _REST)
     before = sums[high]
     sums[high] = before + total
     added = sums[high] - before
@@ -109,30 +121,42 @@ def _add_exactly(values: Array, sums: Array, high: int, low: int) -> None:
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
     """Add weights to `cluster`, a row of the result of `gather`, which has the sums of dof_j e_j^p and nc_j e_j^p.
 
-    The rows of `held` are the w_j, dof_j and nc_j of these weights; if `dof` has a single entry, it is used in place of
-    every dof_j. If `central` is true, all nc_j are 0, and their sums are not changed. `order` is the largest power in
-    the sums, and `room` has space for two numbers for each weight.
+    The rows of `held` are the w_j, dof_j and nc_j of these weights; if `dof` has a single entry, all dof_j are 1. If
+    `central` is true, all nc_j are 0, and their sums are not changed. `order` is the largest power in the sums, and
+    `room` has space for four numbers for each of `_HELD` weights. If there are fewer weights, zeros take the place of
+    the others. So most loops have constant length, and the processor computes several numbers at a time.
     """
-    key, center = cluster[0], cluster[1]
+    key, center, size = cluster[0], cluster[1], held.shape[1]
     tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double
-    e, power = room[0], room[1]
-    lowest = cluster[2]
-    for i in range(held.shape[1]):
-        lowest = min(lowest, held[0, i])
-    cluster[2] = lowest
-    for i in range(held.shape[1]):
-        e[i] = 0.0 if tiny else (held[0, i] - center) / center
+    for i in range(size):
+        room[i] = held[0, i]
+    for i in range(size, _HELD):
+        room[i] = cluster[2]
+    for start in range(_LANES, _HELD, _LANES):
+        for i in range(_LANES):
+            least, w = room[_MULTIPLE + i] if start > _LANES else room[i], room[start + i]
+            room[_MULTIPLE + i] = w if w < least else least
+    for i in range(_LANES):
+        cluster[2] = min(cluster[2], room[_MULTIPLE + i])
+    for i in range(_HELD):
+        room[i] = 0.0 if tiny else (room[i] - center) / center
     for which in range(1 if central else 2):
-        for i in range(held.shape[1]):
-            power[i] = dof[0] if which == 0 and dof.size == 1 else held[1 + which, i]
-        _add_exactly(power[: held.shape[1]], cluster, 3 + which, 5 + 2 * order + which)
+        ones = which == 0 and dof.size == 1
+        for i in range(size):
+            room[_POWER + i] = 1.0 if ones else held[1 + which, i]
+        for i in range(size, _HELD):
+            room[_POWER + i] = 0.0
+        if ones:
+            cluster[3] += size
+        else:
+            _add_exactly(room, cluster, 3 + which, 5 + 2 * order + which)
         for p in range(5 + which * order, 5 + which * order + order, 2):
             total, following = 0.0, 0.0
-            for i in range(held.shape[1]):
-                once = power[i] * e[i]
-                power[i] = once * e[i]
+            for i in range(_HELD):
+                once = room[_POWER + i] * room[i]
+                room[_POWER + i] = once * room[i]
                 total += once
-                following += power[i]
+                following += room[_POWER + i]
             cluster[p] += total
             cluster[p + 1] += following
 

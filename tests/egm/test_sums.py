@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
 from fractions import Fraction
 
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from egm import _threads
 from egm._rows import kernel, lattice
 from egm._rows.doubles import doubles
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
+from egm._threads import in_parallel
 
 D = 7
 CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
@@ -121,6 +125,30 @@ threading.Thread(target=late).start()
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == ("[1, 2, 3]\n", "")
+
+
+def test_in_parallel_keeps_the_order_and_raises_the_first_error():
+    """`in_parallel` returns the results in the order of the items, and raises the error of the first that has one."""
+
+    def inverse(x):
+        time.sleep(0.001 * x)
+        return 12 // x
+
+    assert in_parallel(inverse, []) == []
+    assert in_parallel(inverse, [4, 3, 2, 1]) == [3, 4, 6, 12]
+    with pytest.raises(TypeError):
+        in_parallel(inverse, [6, 5, "a", 0])
+
+
+def test_in_parallel_does_not_wait_for_busy_threads():
+    """`in_parallel` computes in its own thread what no other thread has begun, also if it is called by itself."""
+    done = threading.Event()
+    busy = [_threads._pool().submit(done.wait, 60) for _ in range(_threads.CORES)]
+    try:
+        assert in_parallel(lambda x: in_parallel(abs, [x, -x]), [-1, 2, -3]) == [[1, 1], [2, 2], [3, 3]]
+        assert not busy[-1].done()
+    finally:
+        done.set()
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
