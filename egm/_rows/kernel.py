@@ -195,9 +195,9 @@ def add_grouped(
 
     As in `add_rows`, a row x is replaced by (x - center) * scaling, and shortened to the norm `clip_norm` if it is
     longer. Then it is multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of
-    each row; a row with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in
-    place; its last column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is
-    not finite.
+    each row; a row with a negative index is left out. `total` is int64 (groups, d + 1) and written in place; its last
+    column counts the rows. The result is -1 or, as for `add_rows`, the index of the first entry of X that is not
+    finite, which may be in a row that is left out.
     """
     n, d = X.shape
     y, square = np.zeros((4, d)), np.zeros(4)
@@ -212,6 +212,9 @@ def add_grouped(
         for r in range(rows):
             group = codes[first + r]
             if group < 0:
+                place = _first_not_finite(X[first + r])
+                if place >= 0:
+                    return (first + r) * d + place
                 continue
             factor = whole
             if not _ROUGH[0] <= square[r] <= short:

@@ -172,7 +172,8 @@ class Lattice:
 
         `codes` has the group of each row of `X`, from 0 to `groups` - 1, or -1 for a row that is left out. The sums
         have the shape (groups, d). As for the method `sum`, each row is rounded to a vector of integers, and `center`,
-        `scaling` and `basis` say how the row is centered and scaled before it is clipped.
+        `scaling` and `basis` say how the row is centered and scaled before it is clipped. Raise ValueError for an entry
+        of X that is not finite, also in a row that is left out.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:
@@ -280,6 +281,9 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
     group of each row, or -1 for a row that is left out. The last column of `total` counts rows. The result is -1, or
     the index, in the flattened `block`, of an entry that is not finite.
     """
+    finite = np.isfinite(block)
+    if not finite.all():
+        return int(np.argmin(finite))
     order, clipped = np.argsort(codes, kind="stable"), np.zeros(1, dtype=np.int64)  # rows of no group stand first
     rows, ends = block[order], np.searchsorted(codes[order], np.arange(len(total) + 1))
     rows.flags.writeable = False

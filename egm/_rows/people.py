@@ -197,12 +197,14 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
             before, table = low - 1, np.full(high - low + 3, -1, dtype=small)
             table[known.astype(np.int64) - before] = np.arange(len(keys))
             within = np.clip(found, before, high + 1) if found.dtype == np.uint64 else found
-            pieces = [within[start : start + _PIECE] for start in range(0, found.size, _PIECE)]
+            places_of = np.empty(found.size, dtype=small)
 
-            def looked_up(piece: Labels) -> Labels:
-                return table.take(piece.astype(np.int64, copy=False) - before, mode="clip")
+            def look_up(start: int) -> None:
+                piece = slice(start, start + _PIECE)
+                table.take(within[piece].astype(np.int64, copy=False) - before, mode="clip", out=places_of[piece])
 
-            return np.concatenate(in_parallel(looked_up, pieces))
+            in_parallel(look_up, range(0, found.size, _PIECE))
+            return places_of
     fits = np.ones(len(keys), dtype=bool)
     if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
         asked, known = known, known.astype(found.dtype)
@@ -388,7 +390,7 @@ class Source:
         persons, groups = (None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
         if persons is None:
             start = 0
-            for values in self._arrays(rest):
+            for values in self._arrays(rest, summed=groups is not None and not self.gaps):
                 yield Block(values, None, None if groups is None else groups[start : start + len(values)])
                 start += len(values)
             return
@@ -397,16 +399,18 @@ class Source:
         for start in range(0, max(order.size, 1), step):
             yield _cut(whole, order[start : start + step])
 
-    def _arrays(self, rest: Any) -> Iterator[Any]:
+    def _arrays(self, rest: Any, summed: bool = False) -> Iterator[Any]:
         """Yield the numbers of `rest`, an array or a table without columns of labels, as arrays with d columns.
 
         An array is yielded as it is, and a table in blocks of rows. Raise ValueError for an infinite number and, unless
-        gaps are allowed, for NaN. All rows are checked, also those that are left out later.
+        gaps are allowed, for NaN. All rows are checked, also those that are left out later. If `summed` is true,
+        `Lattice.sum_by_group` will check all rows of an array, and they are not checked before.
         """
         found = _tables.arranged(rest, self.columns, self.gaps)
         for block in found if isinstance(found, Iterator) else [found]:
             values = unread_matrix(self.d, X=block)
-            _tables.require_finite(values, self.gaps)
+            if not summed or isinstance(found, Iterator):
+                _tables.require_finite(values, self.gaps)
             yield values
 
     def _values(self, rest: Any) -> Any:

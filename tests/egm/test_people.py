@@ -771,6 +771,18 @@ def test_infinities_are_refused_and_missing_values_unless_they_are_allowed(label
             made.release(rows, **labels)
 
 
+@pytest.mark.parametrize("basis", [None, np.eye(2)[::-1]], ids=["plain", "basis"])
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_the_first_infinite_number_is_named_also_in_rows_of_no_group(bad, basis):
+    made = GroupedDataMechanism(mechanism(N, basis=basis), KEYS)
+    outside, inside = np.flatnonzero(GROUP == "elsewhere")[3], np.flatnonzero(GROUP == "south")
+    for others in ([], inside[inside > outside][:1]):
+        rows = X.copy()
+        rows[[outside, *others], 1] = bad
+        with pytest.raises(ValueError, match=rf"^X\[{outside}, 1\] must be finite$"):
+            made.release(rows, by=GROUP)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_nulls_of_data_frames_are_missing_values(library):
     made = mechanism(3, columns=NAMES, missing="center")
