@@ -14,8 +14,8 @@ The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcd
 `logsf` for probabilities that are too small for a double, `conditional_means` shows which terms make Q large,
 `gradients` has the derivatives of the tail, and `clip_moments` gives moments of the part that a normal vector
 with the squared norm Q loses when it is shortened to a given norm. All of these compute in double precision.
-With ``full_output=True``, all but the moments of Q and the methods of `rv` come with an estimated error;
-`certify` proves between which two doubles a tail, a density or a quantile lies.
+With ``full_output=True``, all but the moments and the entropy of Q come with an estimated error; `certify`
+proves between which two doubles a tail, a density or a quantile lies.
 
 Let n be the sum of the degrees of freedom and of the noncentralities, and let x be z standard deviations
 away from the mean. The rounding of x to a double changes the tail at x by a relative

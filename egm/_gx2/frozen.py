@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
@@ -12,7 +13,7 @@ from egm._gx2.contour import WORST, AccuracyError
 from egm._gx2.form import Law, distinct, law_of
 from egm._gx2.moments import draw
 from egm._gx2.quantiles import lower_quantiles, upper_quantiles
-from egm._gx2.tails import log_densities, log_tails
+from egm._gx2.tails import log_densities, log_tails, output
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
@@ -92,126 +93,158 @@ class rv:
     def __repr__(self) -> str:
         return f"rv({self.weights!r}, dof={self.dof!r}, nc={self.nc!r}, normal={self.normal!r}, shift={self.shift!r})"
 
-    def sf(self, x: ArrayLike) -> Floats:
+    def sf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the upper tail P[Q > x] of this distribution, as `egm.gx2.sf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        tail : float or ndarray
             The upper tail, in the shape of `x`.
+        error : float or ndarray
+            Estimated relative error of `tail`, as `egm.gx2.sf` returns it; only with ``full_output=True``.
         """
-        return np.exp(self.logsf(x))
+        return output(log_tails(x, self._law, lower=False), np.exp, full_output)
 
-    def logsf(self, x: ArrayLike) -> Floats:
+    def logsf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the logarithm of the upper tail P[Q > x] of this distribution, as `egm.gx2.logsf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        log_tail : float or ndarray
             The logarithm of the upper tail, in the shape of `x`.
+        error : float or ndarray
+            Estimated absolute error of `log_tail`, as `egm.gx2.logsf` returns it; only with ``full_output=True``.
         """
-        return log_tails(x, self._law, lower=False)[..., 0][()]
+        return output(log_tails(x, self._law, lower=False), np.positive, full_output)
 
-    def cdf(self, x: ArrayLike) -> Floats:
+    def cdf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the lower tail P[Q <= x] of this distribution, as `egm.gx2.cdf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        tail : float or ndarray
             The lower tail, in the shape of `x`.
+        error : float or ndarray
+            Estimated relative error of `tail`, as `egm.gx2.cdf` returns it; only with ``full_output=True``.
         """
-        return np.exp(self.logcdf(x))
+        return output(log_tails(x, self._law, lower=True), np.exp, full_output)
 
-    def logcdf(self, x: ArrayLike) -> Floats:
+    def logcdf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the logarithm of the lower tail P[Q <= x] of this distribution, as `egm.gx2.logcdf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        log_tail : float or ndarray
             The logarithm of the lower tail, in the shape of `x`.
+        error : float or ndarray
+            Estimated absolute error of `log_tail`, as `egm.gx2.logcdf` returns it; only with ``full_output=True``.
         """
-        return log_tails(x, self._law, lower=True)[..., 0][()]
+        return output(log_tails(x, self._law, lower=True), np.positive, full_output)
 
-    def pdf(self, x: ArrayLike) -> Floats:
+    def pdf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the density of this distribution at x, as `egm.gx2.pdf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        density : float or ndarray
             The density, in the shape of `x`.
+        error : float or ndarray
+            Estimated relative error of `density`, as `egm.gx2.pdf` returns it; only with ``full_output=True``.
         """
         with np.errstate(over="ignore"):
-            return np.exp(self.logpdf(x))
+            return output(log_densities(x, self._law), np.exp, full_output)
 
-    def logpdf(self, x: ArrayLike) -> Floats:
+    def logpdf(self, x: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the logarithm of the density of this distribution at x, as `egm.gx2.logpdf` does.
 
         Parameters
         ----------
         x : float or array_like
             Point or points, in the units of `weights`.
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        log_density : float or ndarray
             The logarithm of the density, in the shape of `x`.
+        error : float or ndarray
+            Estimated absolute error of `log_density`, as `egm.gx2.logpdf` returns it; only with ``full_output=True``.
         """
-        return log_densities(x, self._law)[..., 0][()]
+        return output(log_densities(x, self._law), np.positive, full_output)
 
-    def isf(self, p: ArrayLike) -> Floats:
+    def isf(self, p: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the upper quantile of this distribution, the x with P[Q > x] = p, as `egm.gx2.isf` does.
 
         Parameters
         ----------
         p : float or array_like
             Probability or probabilities, in [0, 1].
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        quantile : float or ndarray
             The quantile, in the shape of `p`.
+        error : float or ndarray
+            Estimated absolute error of `quantile`, as `egm.gx2.isf` returns it; only with ``full_output=True``.
         """
-        return upper_quantiles(p, self._law)
+        return upper_quantiles(p, self._law, full_output)
 
-    def ppf(self, p: ArrayLike) -> Floats:
+    def ppf(self, p: ArrayLike, *, full_output: bool = False) -> Any:
         """Compute the lower quantile of this distribution, the x with P[Q <= x] = p, as `egm.gx2.ppf` does.
 
         Parameters
         ----------
         p : float or array_like
             Probability or probabilities, in [0, 1].
+        full_output : bool, default False
+            Whether to return the estimated error as well.
 
         Returns
         -------
-        float or ndarray
+        quantile : float or ndarray
             The quantile, in the shape of `p`.
+        error : float or ndarray
+            Estimated absolute error of `quantile`, as `egm.gx2.ppf` returns it; only with ``full_output=True``.
         """
-        return lower_quantiles(p, self._law)
+        return lower_quantiles(p, self._law, full_output)
 
     def mean(self) -> float:
         """Compute the mean of this distribution.

@@ -135,7 +135,7 @@ def isf(
     >>> round(float(gx2.isf(1e-4, weights)), 4)
     14.8937
     """
-    return _output(_log_probability(p), law_of(weights, dof, nc, normal, shift), False, full_output)
+    return upper_quantiles(p, law_of(weights, dof, nc, normal, shift), full_output)
 
 
 @overload
@@ -216,7 +216,7 @@ def ppf(
     >>> round(float(gx2.ppf(0.5, [1.0, 0.5])), 4)
     1.0012
     """
-    return _output(_log_probability(p), law_of(weights, dof, nc, normal, shift), True, full_output)
+    return lower_quantiles(p, law_of(weights, dof, nc, normal, shift), full_output)
 
 
 @overload
@@ -302,14 +302,14 @@ def ilogsf(
     return _output(logp, law_of(weights, dof, nc, normal, shift), False, full_output)
 
 
-def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
-    """Compute the upper quantile for every entry of `p`, for the distribution with the parameters `law`."""
-    return _at_all(_log_probability(p), law, lower=False)
+def upper_quantiles(p: ArrayLike, law: Law, full_output: bool = False) -> Any:
+    """Compute what `isf` returns, for the distribution with the parameters `law`."""
+    return _output(_log_probability(p), law, False, full_output)
 
 
-def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
-    """Compute the lower quantile for every entry of `p`, for the distribution with the parameters `law`."""
-    return _at_all(_log_probability(p), law, lower=True)
+def lower_quantiles(p: ArrayLike, law: Law, full_output: bool = False) -> Any:
+    """Compute what `ppf` returns, for the distribution with the parameters `law`."""
+    return _output(_log_probability(p), law, True, full_output)
 
 
 def _output(logs: Array, law: Law, lower: bool, full_output: bool) -> Any:

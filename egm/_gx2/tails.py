@@ -118,7 +118,7 @@ def sf(
     >>> f"{gx2.sf(16, weights):.4e}"
     '5.5148e-05'
     """
-    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.exp, full_output)
+    return output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.exp, full_output)
 
 
 @overload
@@ -200,7 +200,7 @@ def logsf(
     >>> round(float(gx2.logsf(1e6, [1.0, 0.5])), 3)
     -500006.787
     """
-    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.positive, full_output)
+    return output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.positive, full_output)
 
 
 @overload
@@ -282,7 +282,7 @@ def cdf(
     >>> f"{gx2.cdf(1e-30, [1.0, 0.5]):.4e}"
     '7.0711e-31'
     """
-    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.exp, full_output)
+    return output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.exp, full_output)
 
 
 @overload
@@ -363,7 +363,7 @@ def logcdf(
     >>> round(float(gx2.logcdf(1e-300, [1.0, 0.5, 0.2, 0.1])), 4)
     -1381.3279
     """
-    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.positive, full_output)
+    return output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.positive, full_output)
 
 
 @overload
@@ -446,7 +446,7 @@ def pdf(
     array([0.5   , 0.1116])
     """
     with np.errstate(over="ignore"):
-        return _output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
+        return output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
@@ -528,7 +528,7 @@ def logpdf(
     >>> gx2.logpdf([3.0, 3000.0], [1.0, 0.5]).round(4)
     array([   -2.4606, -1504.5754])
     """
-    return _output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
+    return output(log_densities(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 def tail_and_density(
@@ -632,7 +632,7 @@ def log_densities(x: ArrayLike, law: Law) -> Array:
     return at_each(log_density, real(x=x), law, (2,))
 
 
-def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
+def output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
     log and error are the two entries along the last axis of `log_and_error`. `function` is `np.exp` for a tail or a

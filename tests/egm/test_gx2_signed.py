@@ -864,10 +864,11 @@ def test_gradient_of_a_noncentrality_is_half_a_difference(name):
 @forms
 def test_methods_are_the_functions(form):
     law, x, p = gx2.rv(**form), points(form), TAILS[:4]
-    for name in ("sf", "logsf", "cdf", "logcdf", "pdf", "logpdf"):
-        np.testing.assert_array_equal(getattr(law, name)(x), getattr(gx2, name)(x, **form))
-    for name in ("isf", "ppf"):
-        np.testing.assert_array_equal(getattr(law, name)(p), getattr(gx2, name)(p, **form))
+    for name in ("sf", "logsf", "cdf", "logcdf", "pdf", "logpdf", "isf", "ppf"):
+        at = p if name in ("isf", "ppf") else x
+        np.testing.assert_array_equal(getattr(law, name)(at), getattr(gx2, name)(at, **form))
+        both = getattr(law, name)(at, full_output=True)
+        np.testing.assert_array_equal(both, getattr(gx2, name)(at, **form, full_output=True))
     assert (law.mean(), law.var()) == (gx2.mean(**form), gx2.var(**form)) == law.stats()
     assert law.std() == np.sqrt(law.var())
     assert law.median() == law.ppf(0.5)
