@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, overload
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
+    EPS,
     AccuracyError,
     Crossing,
     every_second,
@@ -37,15 +39,25 @@ _LEGENDRE = np.polynomial.legendre.leggauss(12)
 _STEP, _REACH = 0.25, 80.0
 # First number of intervals; relative error below which an interval is not halved; least length of an interval.
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14
-# Estimated error of the parts with Q < x, relative to all parts: for one degree of freedom 9.4e-8 has been measured.
-_DOUBTFUL = 1e-7
-# A `Piece` has the crossing of a contour, its nodes s - c, and an array with the masses of the nodes: a row for each of
-# four functions g of Q, which are L, L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as
-# a chi-square variable, appear as F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum
-# of Im mass F(s) over all nodes of all pieces. A `Point` has the crossing, the nodes and the masses for the density at
-# one value of Q, and also u = sqrt(x / Q).
-Point: TypeAlias = tuple[Crossing, Complex, Complex, float]
-Piece: TypeAlias = tuple[Crossing, Complex, Complex]
+
+
+class Piece(NamedTuple):
+    """Hold a quadrature, mostly along a contour (path of integration), for means over normal rows.
+
+    `crossing` is the point c where the contour crosses the real axis, and `shift` has s - c for each node s. `masses`
+    has the factors of the nodes in the quadrature sum: a row for each of four functions g of the squared norm Q of a
+    row, which are L, L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as a chi-square
+    variable, appear as F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum of Im mass
+    F(s) over all nodes of all pieces. `error` is the estimated relative error, a number or a column with an entry for
+    each row of the result of `_lost`. ``coarse()`` returns the masses for twice the step; it is None if `error` also
+    covers the error of the quadrature.
+    """
+
+    crossing: Crossing
+    shift: Complex
+    masses: Complex
+    error: float | Array
+    coarse: Callable[[], Complex] | None = None
 
 
 @overload
@@ -115,8 +127,8 @@ def clip_moments(
     part with :math:`Q < x` is subtracted.
 
     The error is estimated from the change when the step is halved, as that of `gradients` is. Where the contour fails,
-    it is estimated as 1e-11 times the sum of the absolute values of all parts or, if parts with :math:`Q < x` are not
-    negligible, as 1e-7 times this sum.
+    the errors of all parts are added. The parts with :math:`Q < x` are integrals over densities, and an integral over
+    an interval has the difference from the sum of its halves as its error.
 
     Examples
     --------
@@ -136,7 +148,7 @@ def clip_moments(
     found = _lost(pieces, weights)
     if not full_output:
         return _moments(found, dof, nc)
-    return *_moments(found, dof, nc), _moments(_errors(pieces, unit, weights, found), dof, nc)
+    return *_moments(found, dof, nc), _moments(_errors(pieces, weights), dof, nc)
 
 
 def _moments(lost: Array, dof: Array, nc: Array) -> tuple[Array, Array, Array]:
@@ -145,22 +157,16 @@ def _moments(lost: Array, dof: Array, nc: Array) -> tuple[Array, Array, Array]:
     return once, dof * once + nc * twice, dof * once_squared + nc * twice_squared
 
 
-def _errors(pieces: list[Piece], x: Real, weights: Array, found: Array) -> Array:
-    """Estimate the absolute errors of `found`, the result of `_lost` for `pieces` and `weights`.
-
-    `x` is the squared norm to which a row is clipped, divided by twice the largest weight.
-    """
-    if len(pieces) > 1:  # by `_by_complement`, whose first two pieces are for all Q
-        error = _EQUAL if len(pieces) == 2 else _DOUBTFUL
-        return error * np.sum([np.abs(_lost([piece], weights)) for piece in pieces], axis=0)
-    ((crossing, shift, masses),) = pieces
-    if not shift.size:  # all results underflow
-        return np.zeros_like(found)
-    coarse = _lost([(crossing, shift, every_second(shift, masses))], weights)
-    x = max(x, TINY)
-    error = integrate(crossing, x, density=0.0)[2] + crossing.log_height(x)[1]
-    change = (found - coarse) / (found + math.ulp(0.0))  # some results may underflow
-    return found * relative_error(change, error)
+def _errors(pieces: list[Piece], weights: Array) -> Array:
+    """Estimate the absolute errors of the result of `_lost` for these `pieces` and `weights`."""
+    errors = np.zeros((4, weights.size))
+    for piece in pieces:
+        part, change = _lost([piece], weights), np.zeros(1)
+        size = np.abs(part) + math.ulp(0.0)  # some parts may underflow
+        if piece.coarse is not None:
+            change = (part - _lost([piece._replace(masses=piece.coarse())], weights)) / size
+        errors += size * relative_error(change, piece.error)
+    return errors
 
 
 def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
@@ -185,7 +191,7 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
     value = np.sum(by_square * (square + nc * square_twice) + by_mean * once**2)
     pulls = 2 * by_mean * once
     slopes = np.zeros(weights.size)
-    for crossing, shift, (*_, by_squares, by_means) in pieces:
+    for crossing, shift, (*_, by_squares, by_means), *_ in pieces:
         mass = by_squares * inverses_summed(crossing, shift, weights, [by_square, by_square * nc])
         mass += by_means * inverses_summed(crossing, shift, weights, [pulls])
         masses = np.array([mass, by_squares, by_means])
@@ -211,7 +217,7 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
     moments = np.zeros(2)
     # V' G V appears under the integral (see `Piece`) as F(s) = sum_k G_kk / (1 - 2 w_k s) + v' G v, where v_k is
     # m_k / (1 - 2 w_k s).
-    for crossing, shift, masses in pieces:
+    for crossing, shift, masses, *_ in pieces:
         factor = inverses_summed(crossing, shift, weights, [np.diag(form_matrix)])
         if means.any():
             v = means * inverses(crossing, shift, weights)
@@ -220,42 +226,15 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
     return once, float(moments[0]), float(moments[1])
 
 
-def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
-    """Compute E[L] and E[L^2] for the share L of a normal row that clipping to a given squared norm removes.
-
-    The squared norm of the row has the parameters in `form`, and `x` is the squared norm to which it is clipped, both
-    divided by the unit of `form`. `weights` are the weights of the chi-square variables.
-
-    The result is an array with one column for each weight: E[L] if this weight had two more degrees of freedom (row 0)
-    or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All are integrals along one contour
-    (path of integration).
-    """
-    return _lost([_in_tail(form, x)], weights)
-
-
-def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
-    """Compute means of the share that a normal row loses by clipping, also if nearly all rows are clipped.
-
-    `lost_in_tail` integrates along one contour (path of integration), which fails if nearly all rows are clipped, for
-    example. `form` holds the parameters of the squared norm of the row, `x` is the squared norm to which it is clipped,
-    divided by the unit of `form`, and `weights` are the weights of the chi-square variables. The result has a column
-    for each weight: the mean of the share if this weight had two (row 0) or four (row 1) more degrees of freedom, and
-    the mean of the squared share (rows 2 and 3, in the same order).
-    """
-    return _lost(_by_complement(form, x), weights)
-
-
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Return means of the share L that a row loses by clipping, and of L^2, as sums of quadratures.
+    """Compute means of the share L of a normal row that clipping removes, and of L^2, as sums of the `pieces`.
 
-    `weights` are the weights of the chi-square variables in the squared norm of the row. Each of the `pieces`, made by
-    `_in_tail` or `_by_complement`, is a quadrature, mostly along a contour (path of integration). It is a triple: the
-    `Crossing`, the point c where the contour crosses the real axis; the array of the nodes minus c; and an array with
-    the factors of the nodes in the quadrature sum. The first row of this array is for L, the second one for L^2, and
-    the other two are not used here. The result is the array that `lost_in_tail` returns.
+    `weights` are the weights of the chi-square variables in the squared norm of the row. The result is an array with
+    one column for each weight: E[L] if this weight had two more degrees of freedom (row 0) or four more (row 1), and
+    E[L^2] for two more (row 2) and four more (row 3).
     """
     return sum(  # type: ignore[return-value]  # of at least one array
-        sums_of_inverses(crossing, shift, masses[:2], weights).reshape(4, -1) for crossing, shift, masses in pieces
+        sums_of_inverses(crossing, shift, masses[:2], weights).reshape(4, -1) for crossing, shift, masses, *_ in pieces
     )
 
 
@@ -279,22 +258,21 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
     L is a function of the squared norm Q of a row, and 0 for Q < `x`, the squared norm to which the row is clipped.
     `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The quadrature
-    is for the means of four functions of t = Q / x: L, L^2, and the derivatives by t of L^2 and of L. The result, a
-    `Piece`, has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and an array
-    with the factors of the nodes in the quadrature sums, one row for each function in this order.
+    is for the means of four functions of t = Q / x: L, L^2, and the derivatives by t of L^2 and of L.
 
     The Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x for a node
     s. The transforms of their derivatives are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
-    height = math.exp(crossing.log_height(x)[0])
+    log_height, rounding = crossing.log_height(x)
+    height = math.exp(log_height)
     if height == 0:  # so are all means
-        return crossing, np.empty(0, complex), np.empty((4, 0), complex)
-    shift, mass, *_ = integrate(crossing, x, density=0.0)
+        return Piece(crossing, np.empty(0, complex), np.empty((4, 0), complex), 0.0)
+    shift, mass, error, _ = integrate(crossing, x, density=0.0)
     z, masses = (crossing.c + shift) * float(x), np.empty((4, mass.size), complex)
     np.multiply(_lost_shares(z), mass * (float(x) * height / math.pi), out=masses[:2])
     np.multiply(masses[1::-1], z, out=masses[2:])
-    return crossing, shift, masses
+    return Piece(crossing, shift, masses, error + rounding, partial(every_second, shift, masses))
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
@@ -312,58 +290,61 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
     shift = -t - crossing.c + 0j
-    mgf = np.exp(growth(crossing, shift).real + crossing.log_height(0.0)[0])
+    log_height, rounding = crossing.log_height(0.0)
+    mgf = np.exp(growth(crossing, shift).real + log_height)
     root, whole = (1j * _STEP * t**a * mgf * float(x) ** a / gamma(a) for a in (0.5, 1.0))
     z = -t * float(x)
     share, square = -root, whole - 2 * root
-    yield crossing, np.array([-crossing.c + 0j]), np.array([[1j], [1j], [0j], [0j]])
-    yield crossing, shift, np.array([share, square, z * square, z * share])
+    masses = np.array([share, square, z * square, z * share])
+    yield Piece(crossing, np.array([-crossing.c + 0j]), np.array([[1j], [1j], [0j], [0j]]), EPS)
+    yield Piece(crossing, shift, masses, rounding, lambda: 2 * masses * (np.arange(t.size) % 2))
     if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
         lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
         if lowest == 0:
             raise AccuracyError("too few degrees of freedom for an integral over all values of Q", estimate=np.nan)
-        for near, shift, mass, u in _below(form, lowest, float(x)):
-            yield near, shift, np.outer([u - 1, -((1 - u) ** 2), (u - 1) * u**3, -(u**3) / 2], mass)
+        yield from _below(form, lowest, float(x))
 
 
-def _below(form: Form, low: float, x: float) -> Iterator[Point]:
-    """Yield the points of a quadrature for means over those normal rows whose squared norm Q is between `low` and `x`.
+def _below(form: Form, low: float, x: float) -> Iterator[Piece]:
+    """Yield the part of a quadrature for means over normal rows that is due to squared norms Q between `low` and `x`.
 
-    `form` holds the parameters of Q, and `low` and `x` are divided by the unit of `form`, twice the largest weight. The
-    means are integrals over log Q, and each `Point` is for one value of Q. The range of log Q is divided into
-    intervals. An interval is halved until its part of the mean of x / Q agrees with the sum of the parts of its halves.
+    It is subtracted from means over all rows; `_by_complement` explains the arguments. The means are integrals over log
+    Q, whose range is divided into intervals. An interval is halved until its part of all means agrees with the sum of
+    the parts of its halves; the relative differences, which are largest for some weight, are added to the errors.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
-    stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]
+    stack = [(*ends, _on_interval(form, *ends, x)) for ends in itertools.pairwise(edges)]
     while stack:
-        start, stop, whole = stack.pop()
+        start, stop, (_, found) = stack.pop()
         middle = (start + stop) / 2
-        left, right = _points(form, start, middle, x), _points(form, middle, stop, x)
-        found, finer = (sum(u**2 * np.sum(mass).imag for *_, mass, u in points) for points in (whole, left + right))
-        if abs(found - finer) < _EQUAL * max(1.0, finer) or stop - start < _NARROWEST:
-            yield from left + right
+        (left, first), (right, second) = (_on_interval(form, *ends, x) for ends in ((start, middle), (middle, stop)))
+        finer = first + second
+        change, size = np.abs(found - finer), np.abs(finer) + math.ulp(0.0)  # it may underflow
+        if np.all(change < _EQUAL * np.maximum(1.0, size)) or stop - start < _NARROWEST:
+            relative = np.max(change / size, axis=1, keepdims=True)
+            yield from (piece._replace(error=piece.error + relative) for piece in left + right)
         else:
-            stack += [(start, middle, left), (middle, stop, right)]
+            stack += [(start, middle, (left, first)), (middle, stop, (right, second))]
 
 
-def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
-    """Return the points of a quadrature over log Q from `start` to `stop`, where Q is the squared norm of a normal row.
+def _on_interval(form: Form, start: float, stop: float, x: float) -> tuple[list[Piece], Array]:
+    """Return a quadrature for log Q from `start` to `stop`, and its part of the means that `_lost` returns.
 
-    The quadrature is that of Gauss and Legendre. Each `Point` is for one value q of Q. The density of Q at q is an
-    integral along a contour (path of integration). The `Point` has the `Crossing`, the point c where the contour
-    crosses the real axis; the nodes of the integral minus c; their factors in the quadrature sum, whose imaginary parts
-    add up to the density at q, times the weight of q in an integral over Q; and the number sqrt(x / q). `form` holds
-    the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`, twice the
-    largest weight.
+    Q is the squared norm of a normal row, with the parameters in `form`, and `x` is the squared norm to which it is
+    clipped; both are divided by the unit of `form`, twice the largest weight. The quadrature is that of Gauss and
+    Legendre, with a `Piece` for each of its values q of Q: an integral along a contour for the density of Q at q, times
+    the functions of q whose means are computed.
     """
-    points = []
+    pieces = []
     for node, part in zip(*_LEGENDRE, strict=True):
-        r = np.exp((start + stop + (stop - start) * node) / 2)
-        near = saddle(form, r)
-        shift, mass, *_ = integrate(near, r)
-        mass *= r * (stop - start) / 2 * part * np.exp(near.log_height(r)[0]) / np.pi
-        points.append((near, shift, mass, np.sqrt(x / r)))
-    return points
+        q = np.exp((start + stop + (stop - start) * node) / 2)
+        near, u = saddle(form, q), np.sqrt(x / q)
+        shift, mass, error, _ = integrate(near, q)
+        log_height, rounding = near.log_height(q)
+        mass *= q * (stop - start) / 2 * part * np.exp(log_height) / np.pi
+        masses = np.outer([u - 1, -((1 - u) ** 2), (u - 1) * u**3, -(u**3) / 2], mass)
+        pieces.append(Piece(near, shift, masses, error + rounding))
+    return pieces, _lost(pieces, form.centers)
 
 
 def _lost_shares(z: Complex) -> Complex:

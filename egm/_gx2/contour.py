@@ -334,7 +334,7 @@ def every_second(shift: Complex, masses: Complex) -> Complex:
     return coarse
 
 
-def relative_error(change: Array, error: float) -> Array:
+def relative_error(change: Array, error: float | Array) -> Array:
     """Estimate the relative error of integrals that have changed by the relative `change` when the step was halved.
 
     Halving the step about squares the error, up to a factor, for which `kernel.quadrature` takes 1e5, too. `error` is
