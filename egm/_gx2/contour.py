@@ -156,10 +156,12 @@ class Crossing:
             form.table, form.normal, self.c, self.at
         )
         size += abs(self.c * float(x))
-        if size < _SMALL:
-            return self._with_error(height - self.c * float(x), size, roughness)
+        linear = self.c * (x - mean - lost) if size < _MEDIUM else math.inf
+        quick = _in_doubles(height - self.c * float(x), size, float(bend - linear), bent + abs(linear))
+        if not math.isnan(quick):
+            return self._with_error(quick, size, roughness)
         c, rest = np.longdouble(self.c), np.longdouble(self.pace)
-        linear = self.c * (x - mean - lost) if size < _MEDIUM else c * (x - form.mean)
+        linear = c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
             return self._with_error(float(bend - linear), size, roughness)
         if self.lower or self.theta < loops(form).CLOSE:
@@ -194,6 +196,18 @@ class Crossing:
                 f"rounding may change the logarithm {height:.3g} by {error:.1e}{_size(self.form)}", estimate=height
             )
         return height, error
+
+
+def _in_doubles(height: float, size: float, bend: float, size_of_bend: float) -> float:
+    """Return K(c) - c x as one of two sums in doubles, or NaN if both have large rounding errors.
+
+    `height` is K(c) - c x, and `bend` is the same number as the difference of K(c) - K'(0) c and c (x - K'(0)). The
+    other two arguments are the sums of the absolute values of their terms. But rounding of the weights changes even the
+    second difference if `size` is large.
+    """
+    if size < _SMALL:
+        return height
+    return bend if size < _MEDIUM and size_of_bend < _SMALL else math.nan
 
 
 def _rounding(size: float, roughness: float, turns: float) -> float:
@@ -385,10 +399,8 @@ def _in_one_go(table: Array, normal: float, x: float, lower: bool) -> tuple[floa
     """
     loop, size = loops(), table.shape[1]
     at = np.empty((3, size))
-    theta, c, height, *sizes, bent, size_of_bent, shape = loop.approach(table, normal, x, lower, _TILT, at)
-    if not sizes[0] < _SMALL:
-        height = bent if sizes[0] < _MEDIUM and size_of_bent < _SMALL else math.nan
-    bound = _rounding(*sizes)
+    theta, c, height, *sizes, bend, size_of_bend, shape = loop.approach(table, normal, x, lower, _TILT, at)
+    height, bound = _in_doubles(height, sizes[0], bend, size_of_bend), _rounding(*sizes)
     if c and not math.isnan(height) and bound < WORST and (lower or theta < loop.FAR):
         ends, nodes, kept = np.empty(size, np.intp), np.empty(loop.WHOLE), np.empty((3, _ENOUGH), complex)
         ended, _, error, integral, *_ = loop.quadrature(
