@@ -106,11 +106,13 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
     order = np.argsort(weights, kind="stable")
     values, starts = np.unique(weights[order], return_index=True)
     halves, shifts = (_sums(v if v.strides == (0,) else v[order], starts) for v in (dof, nc))
+    with np.errstate(over="ignore"):
+        counts = np.add.reduceat((dof + nc)[order], starts)
     cuts = _cuts(values) if values.size > _APART else np.arange(values.size)
     groups = []
     for i, j in itertools.pairwise([*cuts, values.size]):
         half, shift = sum(halves[i:j], arb(0)), sum(shifts[i:j], arb(0))
-        center = float(values[i]) if j == i + 1 else float(values[i] / 2 + values[j - 1] / 2)
+        center = float(values[i]) if j == i + 1 else _center(values[i:j], counts[i:j])
         spread, moments = arb(0), tuple[tuple[Ball, Ball], ...]()
         if j > i + 1:
             e = [(arb(w) - center) / center for w in values[i:j].tolist()]
@@ -140,6 +142,17 @@ def _sums(numbers: Array, starts: Indices) -> list[Ball]:
         return [arb(float(numbers[0])) * length / 2 for length in lengths]
     entries = map(arb, numbers.tolist())
     return [sum((next(entries) for _ in range(length)), arb(0)) / 2 for length in lengths]
+
+
+def _center(values: Array, counts: Array) -> float:
+    """Return the mean of the weights `values` of a cluster, which count `counts` times, rounded to a double.
+
+    The first moments of the cluster then nearly cancel, which makes bounds narrow. If a sum overflows, the result is
+    the middle of the cluster.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        center = float(values @ (counts / counts.sum()))
+    return center if values[0] <= center <= values[-1] else float(values[0] / 2 + values[-1] / 2)
 
 
 def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:

@@ -277,9 +277,14 @@ class Edge:
                 near = far * group.spread
                 if not near < 0.9:
                     return self.y + self.y.pos_inf()
-                total += far * abs(group.moments[0][0]) + group.half * near**2 / (2 * (1 - near))
+                (of_half, of_shift), (square_of_half, square_of_shift) = group.moments[:2]
+                rest_of_series = near**3 / (1 - near)
+                if central:
+                    of_shift, square_of_shift = 0 * of_shift, 0 * square_of_shift
+                total += far * abs(of_half + of_shift) + far**2 * (abs(of_shift) + square_of_half / 2)
+                total += group.half * rest_of_series / 3
                 if noncentral:
-                    total += group.shift * (p / square).sqrt() * near / (1 - near)
+                    total += (p / square).sqrt() * (far**2 * square_of_shift + group.shift * rest_of_series)
         return total.upper()
 
     def integral(self, end: float, enough: Ball) -> Ball:

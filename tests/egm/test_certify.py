@@ -481,7 +481,7 @@ def test_clusters_change_nothing(upper, monkeypatch):
         assert one.rel_accuracy_bits() > 50
 
 
-@pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
+@pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5), (1.0, 400.0)])
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
     """For a cluster of similar weights, a ball (interval) contains the exact cumulant function, even with few terms.
 
@@ -658,10 +658,11 @@ NC = np.random.default_rng(0).exponential(50, MANY)
         (np.ones(MANY), np.full(MANY, 99.9), 0.0, 6),
         (np.ones(MANY), 1.0, NC, 6),
         (np.repeat([1.0, 0.4], MANY), 0.3, 0.7, 6),
+        (np.exp(0.1 * np.random.default_rng(1).normal(size=1000)), 1.0, 20 * NC[:1000], 6),
         ([1.2], 34880323.175186336, 36776277.606070735, -31),
         (np.full(3, 1.3), [19598941.91454016, 12093555.88822869, 6928772.001256223], 0.0, -35),
     ],
-    ids=["one dof", "many dof", "many nc", "two clusters", "one weight", "equal weights"],
+    ids=["one dof", "many dof", "many nc", "two clusters", "many close weights", "one weight", "equal weights"],
 )
 def test_sums_of_degrees_of_freedom_are_not_rounded(weights, dof, nc, z):
     """Tails in z standard deviations from the mean are right, although dof and nc of many terms add up to millions."""
