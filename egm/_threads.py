@@ -25,7 +25,7 @@ def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
     thread has begun by then are left out. Other threads may be busy, or take milliseconds to wake up, and when the main
     thread has ended, Python starts no more of them; then the present thread computes all that they have not begun.
     """
-    futures: list[Future[T]] = [Future() for _ in items]
+    futures: deque[Future[T]] = deque(Future() for _ in items)
     todo = deque(zip(futures, items, strict=True))
 
     def work() -> None:
@@ -33,16 +33,23 @@ def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
             while True:
                 future, item = todo.popleft()
                 try:
-                    future.set_result(function(item))
+                    result = function(item)
                 except BaseException as error:
                     todo.clear()
                     future.set_exception(error)
+                    del future, item  # the error holds this frame, which must not hold the error
+                else:
+                    future.set_result(result)
 
     with suppress(RuntimeError):
         for _ in range(min(len(items), CORES) - 1):
             _pool().submit(work)
-    work()
-    return [future.result() for future in futures]
+    try:
+        work()
+        return [futures.popleft().result() for _ in items]
+    finally:
+        todo.clear()
+        futures.clear()  # an error that is raised holds this frame, too
 
 
 @functools.cache

@@ -35,8 +35,10 @@ from egm._validate import positive, scalar
 _NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
 _LEAST_SIZE = 1.0  # for |z| of at least this size `kernel.lost_shares` is used
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
-# Step and largest |v| of a trapezoid rule in v, the logarithm of t, whose integrand falls like exp(-|v| / 2).
-_STEP, _REACH = 0.25, 80.0
+# Step of a trapezoid rule in v, the logarithm of t times a mean; its least range; the largest log t, for t^2 must
+# not overflow; log(-c) for a point c so near 0 that 1 - r c is 1; relative rounding error of the sum.
+_STEP, _REACH, _FARTHEST, _NEAREST, _ROUNDING = 0.25, 80.0, 345.0, -690.0, 2e-14
+_TOO_FEW = "too few degrees of freedom for an integral over all values of Q"
 # First number of intervals; relative error below which an interval is not halved; least length of an interval.
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14
 
@@ -49,8 +51,8 @@ class Piece(NamedTuple):
     row, which are L, L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as a chi-square
     variable, appear as F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum of Im mass
     F(s) over all nodes of all pieces. `error` is the estimated relative error, a number or a column with an entry for
-    each row of the result of `_lost`. ``coarse()`` returns the masses for twice the step; it is None if `error` also
-    covers the error of the quadrature.
+    each row of the result of `_lost`. ``coarse()`` returns the masses for twice the step; it is None if `error` covers
+    the error of the step, too, or if there is no step.
     """
 
     crossing: Crossing
@@ -284,24 +286,32 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
     1. First 1 - u takes the place of L for all Q. The means of its powers are sums of means E[Q^-a]. Such a mean is the
        integral of t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s =
-       -t.
+       -t. The constant 1 has the node s = 0. If k is the sum of the degrees of freedom, r the ratio of the least weight
+       to the largest one, and t far above 1/r, the integrand falls like t^(-k/2) in log t. The sum ends where it is
+       negligible, or before t overflows, and the error counts what lies beyond.
     2. Then the part of these means with Q < x is subtracted, by the quadratures of `_below`, unless it is negligible.
     """
-    crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
-    t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
-    shift = -t - crossing.c + 0j
-    log_height, rounding = crossing.log_height(0.0)
-    mgf = np.exp(growth(crossing, shift).real + log_height)
+    mean, least, k = float(form.mean), max(float(form.r.min()), TINY), max(float(form.k.sum()), TINY)
+    origin, reach = Crossing(form, _NEAREST, lower=True), math.log(mean / least) - 2 * math.log(_NEGLIGIBLE) / k
+    yield Piece(origin, np.array([-origin.c + 0j]), np.array([[1j], [1j], [0j], [0j]]), 4 * EPS)
+    if math.log(mean) <= -_FARTHEST:
+        raise AccuracyError(_TOO_FEW, estimate=np.nan)
+    t = np.exp(np.arange(-_REACH, min(max(_REACH, reach), _FARTHEST + math.log(mean)), _STEP) - math.log(mean))
+    shift = -t - origin.c + 0j
+    log_height, rounding = origin.log_height(0.0)
+    mgf = np.exp(growth(origin, shift).real + log_height)
     root, whole = (1j * _STEP * t**a * mgf * float(x) ** a / gamma(a) for a in (0.5, 1.0))
-    z = -t * float(x)
     share, square = -root, whole - 2 * root
-    masses = np.array([share, square, z * square, z * share])
-    yield Piece(crossing, np.array([-crossing.c + 0j]), np.array([[1j], [1j], [0j], [0j]]), EPS)
-    yield Piece(crossing, shift, masses, rounding, lambda: 2 * masses * (np.arange(t.size) % 2))
+    masses: Complex = np.empty((4, t.size), dtype=complex)
+    with np.errstate(over="ignore", invalid="ignore"):  # in rows that are not used for so few degrees of freedom
+        masses[:2], masses[2:] = (share, square), -t * float(x) * np.array([square, share])
+    terms = np.abs(square) / (1 + least * t)
+    error = rounding + _ROUNDING - float(terms[-1] / terms.sum()) / math.expm1(-k * _STEP / 2)
+    yield Piece(origin, shift, masses, error, lambda: 2 * masses * (np.arange(t.size) % 2))
     if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
         lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
         if lowest == 0:
-            raise AccuracyError("too few degrees of freedom for an integral over all values of Q", estimate=np.nan)
+            raise AccuracyError(_TOO_FEW, estimate=np.nan)
         yield from _below(form, lowest, float(x))
 
 
@@ -310,7 +320,7 @@ def _below(form: Form, low: float, x: float) -> Iterator[Piece]:
 
     It is subtracted from means over all rows; `_by_complement` explains the arguments. The means are integrals over log
     Q, whose range is divided into intervals. An interval is halved until its part of all means agrees with the sum of
-    the parts of its halves; the relative differences, which are largest for some weight, are added to the errors.
+    the parts of its halves; the largest relative difference of each mean, over the weights, is added to the errors.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _on_interval(form, *ends, x)) for ends in itertools.pairwise(edges)]
@@ -342,7 +352,8 @@ def _on_interval(form: Form, start: float, stop: float, x: float) -> tuple[list[
         shift, mass, error, _ = integrate(near, q)
         log_height, rounding = near.log_height(q)
         mass *= q * (stop - start) / 2 * part * np.exp(log_height) / np.pi
-        masses = np.outer([u - 1, -((1 - u) ** 2), (u - 1) * u**3, -(u**3) / 2], mass)
+        with np.errstate(over="ignore", invalid="ignore"):  # in rows that are not used for so few degrees of freedom
+            masses = np.outer([u - 1, -((1 - u) ** 2), (u - 1) * u**3, -(u**3) / 2], mass)
         pieces.append(Piece(near, shift, masses, error + rounding))
     return pieces, _lost(pieces, form.centers)
 

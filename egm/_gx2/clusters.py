@@ -16,8 +16,8 @@ _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster
 # Where the parts of the vector `room` begin, after the relative distances e_j: their products with powers of e_j, and
 # what `_add_exactly` divides numbers into.
 _POWER, _MULTIPLE, _REST = _HELD, 2 * _HELD, 3 * _HELD
-_LANES = 8  # numbers of which the processor may find the smaller ones at a time
-_UNITS = 2.0**500  # numbers below it are added without rounding; far larger ones would make a unit that overflows
+_LANES = 8  # pairs of numbers that the processor may compare at a time
+_UNITS = 2.0**500  # numbers whose sum is below it are added without rounding
 
 
 @compiled()
@@ -101,9 +101,9 @@ def _sum(room: Array, first: int) -> float:
 def _add_exactly(room: Array, sums: Array, high: int, low: int) -> None:
     """Add the `_HELD` numbers in `room` from the index `_POWER` on to the unrounded number sums[high] + sums[low].
 
-    No number is negative. Each is divided into a multiple of a small unit and a rest, which are written into the last
-    two parts of `room`. The unit is at least 2^-53 times `large`, and the sum of the multiples is below `large`; so
-    this sum is exact in any order.
+    No number is negative. Each is divided into a multiple of a unit and a rest, which are written into the last two
+    parts of `room`. The unit is the distance between neighboring doubles at `large`, which is far above the sum of the
+    multiples. So this sum is exact in any order. Numbers so large that `large` might overflow are added as they are.
     """
     total = _sum(room, _POWER)
     large = _HELD * total if total < _UNITS else 0.0

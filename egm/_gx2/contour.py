@@ -202,8 +202,8 @@ def _in_doubles(height: float, size: float, bend: float, size_of_bend: float) ->
     """Return K(c) - c x as one of two sums in doubles, or NaN if both have large rounding errors.
 
     `height` is K(c) - c x, and `bend` is the same number as the difference of K(c) - K'(0) c and c (x - K'(0)). The
-    other two arguments are the sums of the absolute values of their terms. But rounding of the weights changes even the
-    second difference if `size` is large.
+    other two arguments are the sums of the absolute values of their terms. `bend` is not used if `size` is `_MEDIUM` or
+    more, because then rounding of the weights changes it too much.
     """
     if size < _SMALL:
         return height

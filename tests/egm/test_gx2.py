@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from egm import gx2
-from egm._gx2 import contour, form, loops
+from egm._gx2 import clipping, contour, form, loops
 from tests.egm.stored import BY_FORM, GX2, excess, name_of
 from tests.reference.forms import terms
 
@@ -349,6 +349,41 @@ def test_what_clipping_removes_for_few_degrees_of_freedom(dof, x):
     _, lost, _, errors = gx2.clip_moments(x, [1.0], dof, full_output=True)
     assert abs(lost[0] - float(exact)) <= min(errors[1][0], 1e-12 * lost[0])
     assert errors[1][0] < (1e-11 if dof >= 0.01 else 1e-8) * lost[0]
+
+
+@pytest.mark.parametrize("dof", [0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 3.0, 30.0])
+@pytest.mark.parametrize("fraction", [1e-14, 1e-6, 1e-3, 0.1, 1.0])
+def test_errors_where_nearly_all_rows_are_clipped(dof, fraction):
+    """The four means that a sum over all rows gives for one weight of 1 differ from closed forms by at most the errors.
+
+    L is the share of a row that clipping to the squared norm x removes, for `dof` degrees of freedom. The means are
+    E[L] for two and four more, and E[L^2] for two and four more, all by the incomplete gamma function. x is `fraction`
+    times `dof`, the mean of the squared norm.
+    """
+    x, law = fraction * dof, form.form_of(*form.parameters([1.0], dof, 0))
+    pieces = list(clipping._by_complement(law, np.longdouble(x) / law.unit))
+    found, errors = clipping._lost(pieces, np.ones(1)).ravel(), clipping._errors(pieces, np.ones(1)).ravel()
+    with mp.workdps(60):
+        for one, bound, (square, more) in zip(found, errors, product((False, True), (2, 4)), strict=True):
+            k, y = (mpf(dof) + more) / 2, mpf(x) / 2
+            whole, root, ratio = (y**a * mp.gammainc(k - a, y) / mp.gamma(k) for a in (0, mpf(1) / 2, 1))
+            exact = whole - 2 * root + ratio if square else whole - root
+            assert abs(mpf(float(one)) - exact) <= bound <= 1e-9 * exact
+
+
+def test_an_almost_absent_largest_weight_leaves_a_long_sum():
+    """For total degrees of freedom below 1 the sum over all rows has many terms; a sum of twice as many changes little.
+
+    The largest weight has so few degrees of freedom that the smaller one makes most of the row.
+    """
+    parameters = 4e-5, [1.0, 6e-4], [2e-6, 0.4]
+    *found, errors = gx2.clip_moments(*parameters, full_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clipping, "_STEP", clipping._STEP / 2)
+        patch.setattr(clipping, "_REACH", 2 * clipping._REACH)
+        for one, other, bound in zip(found, gx2.clip_moments(*parameters), errors, strict=True):
+            assert np.all(np.abs(one - other) <= bound)
+            assert np.all(bound <= 1e-12)
 
 
 @pytest.mark.parametrize(("x", "unit"), [(5e-324, 1.0), (1e-310, 1.0), (1e-300, 1e300)])

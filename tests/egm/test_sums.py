@@ -1,10 +1,12 @@
 """Test that the sum of clipped rows is exact, is equal for every kind of table, and takes hardly any memory."""
 
+import gc
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
+import weakref
 from fractions import Fraction
 
 import numpy as np
@@ -138,6 +140,30 @@ def test_in_parallel_keeps_the_order_and_raises_the_first_error():
     assert in_parallel(inverse, [4, 3, 2, 1]) == [3, 4, 6, 12]
     with pytest.raises(TypeError):
         in_parallel(inverse, [6, 5, "a", 0])
+
+
+def test_an_error_in_parallel_keeps_no_result_alive():
+    """After an error no cycle of references keeps items, which may be large, until the garbage collector runs."""
+    alive = weakref.WeakSet()
+
+    class Item:
+        def __init__(self, k):
+            self.k = k
+            alive.add(self)
+
+    def checked(item):
+        if item.k == 3:
+            raise ValueError("the item 3 is wrong")
+        return Item(item.k)
+
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="the item 3 is wrong") as caught:
+            in_parallel(checked, list(map(Item, range(6))))
+        del caught
+        assert not alive
+    finally:
+        gc.enable()
 
 
 def test_in_parallel_does_not_wait_for_busy_threads():
