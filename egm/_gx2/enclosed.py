@@ -59,9 +59,10 @@ at least like :math:`C^{-r}` with
 if the brackets with y and with :math:`\cos 2 \varphi` are not negative. The sums run over the points :math:`p_j` with
 :math:`e_j = k_j / 2` and, for a tail, over p = 0 with e = 1. The derivative of :math:`-\log |s - p|`
 by C is :math:`(b - C) / ((C - b)^2 + (q^2 - 1) \cos^2 \varphi)`. The first sum contains its largest value; for the
-second one, :math:`|s - p| \le \rho (C + |q|)`, and the terms grow with C. A noncentral term of log |F| is at most
-:math:`\lambda (|1 - s / p|^{-1} - 1) / 2`. Since :math:`|s'| \le \rho C`, the integral of |f| over u > U and, for
-U = J h, the sum of h |f(j h)| over j > J are at most
+second one, :math:`|s - p| \le \rho (C + |q|)`, and the terms grow with C. A noncentral term of log |F| is
+:math:`\lambda (\mathrm{Re} (1 - s / p)^{-1} - 1) / 2`. Where this real part is positive, it falls with C if p > 0 and
+:math:`b \le C_U`; otherwise it is at most the absolute value. Since :math:`|s'| \le \rho C`, the integral of |f| over
+u > U and, for U = J h, the sum of h |f(j h)| over j > J are at most
 :math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1 - C_U^{-2}})` for r > 1, where :math:`|F(C_U)|` includes the bound of the
 noncentral terms.
 
@@ -96,7 +97,7 @@ BOUND_BITS = 64  # precision of the bounds of |f|
 MOST_STEPS = 80  # by which the end of a sum is moved outwards until a bound on the rest is small
 STEEPEST = 0.78  # largest angle if there is a normal term: below pi / 4
 _BOXES = 24  # first number of intervals for the integral of |f|
-_MOST_BOXES = 3000
+_MOST_BOXES = 50_000  # so many are needed only for noncentralities above 1e6
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,9 @@ class Edge:
             else:
                 return infinite
             if not group.shift.is_zero():
-                noncentral += group.shift * ((p / least).sqrt().upper() - 1)
+                falls = beyond and group.twice > 0
+                ratio = ((q - self.sine * c) * p.sqrt() / least).max(0) if falls else (p / least).sqrt()
+                noncentral += group.shift * (ratio.upper() - 1)
         drop = c * fall + helped
         if not self.law.variance.is_zero():
             bracket = self.rho * c * (self.cosine**2 - self.sine**2) - self.m * self.sine

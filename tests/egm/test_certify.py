@@ -659,10 +659,11 @@ NC = np.random.default_rng(0).exponential(50, MANY)
         (np.ones(MANY), 1.0, NC, 6),
         (np.repeat([1.0, 0.4], MANY), 0.3, 0.7, 6),
         (np.exp(0.1 * np.random.default_rng(1).normal(size=1000)), 1.0, 20 * NC[:1000], 6),
+        ([1.0, 0.5], 1.0, 1e8, 4),
         ([1.2], 34880323.175186336, 36776277.606070735, -31),
         (np.full(3, 1.3), [19598941.91454016, 12093555.88822869, 6928772.001256223], 0.0, -35),
     ],
-    ids=["one dof", "many dof", "many nc", "two clusters", "many close weights", "one weight", "equal weights"],
+    ids=["one dof", "many dof", "many nc", "two clusters", "close weights", "huge nc", "one weight", "equal weights"],
 )
 def test_sums_of_degrees_of_freedom_are_not_rounded(weights, dof, nc, z):
     """Tails in z standard deviations from the mean are right, although dof and nc of many terms add up to millions."""
