@@ -36,7 +36,7 @@ __all__ += ["layout", "require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
-_PIECE = 1 << 18  # labels that are looked up at a time
+_PIECE, _JOINED = 1 << 18, 1 << 12  # labels that are looked up at a time, and texts that are read at a time
 _NO_TYPE = np.dtype("V1")  # of the persons of a block without rows
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
@@ -271,9 +271,12 @@ def _typed(name: str, found: Labels) -> Labels:
     ):
         raise ValueError(f"{name} must not have missing labels")
     if all(issubclass(kind, str) for kind in types):
-        if any(map(str.endswith, found, itertools.repeat("\0"))):  # NumPy would not compare it
+        parts = (found[start : start + _JOINED] for start in range(0, found.size, _JOINED))
+        rare = (part for part in parts if "\0" in "".join(part))  # much quicker than to look at each text
+        if any(map(str.endswith, itertools.chain.from_iterable(rare), itertools.repeat("\0"))):  # NumPy ignores it
             raise ValueError(f"{name} must not have texts that end in a null character")
-        return np.fromiter(map(str.__str__, found), dtype=object, count=found.size)  # no objects of a derived type
+        plain = types <= {str}  # no objects of a derived type
+        return found if plain else np.fromiter(map(str.__str__, found), dtype=object, count=found.size)
     if all(isinstance(label, np.datetime64) for label in found):
         return _in_one_unit(name, np.array(found.tolist()), found)
     if all(map(_is_date, found)):

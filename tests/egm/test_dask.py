@@ -43,7 +43,7 @@ def cluster():
 
     A process that dies is started again by the cluster.
     """
-    options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
         yield client
 
