@@ -392,10 +392,12 @@ def over_davies(p, weights, quick):
     accuracy is 1e-9, or p / 100 if this is less, but at least 1e-14. If `quick` is true, there are fewer repetitions.
     """
     x, accuracy = gx2.isf(p, weights), max(min(ABSOLUTE, p / 100), 1e-14)
-    own = {OWN: partial(gx2.sf, x, weights)}
-    pairs = [own | {"Davies": partial(method, x, weights)} for method in davies(accuracy, x, weights)]
-    times = [take_turns(pair, quick)["median"] for pair in pairs]
-    return min((other / own for own, other in times), default=None)
+    ratios = []
+    for method in davies(accuracy, x, weights):
+        both = {OWN: partial(gx2.sf, x, weights), "Davies": partial(method, x, weights)}
+        own, other = take_turns(both, quick)["median"]
+        ratios.append(other / own)
+    return min(ratios, default=None)
 
 
 def search_over_davies(p, weights, quick):

@@ -37,7 +37,7 @@ _LEAST_SIZE = 1.0  # for |z| of at least this size `kernel.lost_shares` is used
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
 # Step of a trapezoid rule in v, the logarithm of t times a mean; its least range; the largest log t, for t^2 must
 # not overflow; log(-c) for a point c so near 0 that 1 - r c is 1; relative rounding error of the sum.
-_STEP, _REACH, _FARTHEST, _NEAREST, _ROUNDING = 0.25, 80.0, 345.0, -690.0, 2e-14
+_STEP, _REACH, _LARGEST_LOG, _AT_ZERO, _ROUNDING = 0.25, 80.0, 345.0, -690.0, 2e-14
 _TOO_FEW = "too few degrees of freedom for an integral over all values of Q"
 # First number of intervals; relative error below which an interval is not halved; least length of an interval.
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14
@@ -292,11 +292,11 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     2. Then the part of these means with Q < x is subtracted, by the quadratures of `_below`, unless it is negligible.
     """
     mean, least, k = float(form.mean), max(float(form.r.min()), TINY), max(float(form.k.sum()), TINY)
-    origin, reach = Crossing(form, _NEAREST, lower=True), math.log(mean / least) - 2 * math.log(_NEGLIGIBLE) / k
+    origin, reach = Crossing(form, _AT_ZERO, lower=True), math.log(mean / least) - 2 * math.log(_NEGLIGIBLE) / k
     yield Piece(origin, np.array([-origin.c + 0j]), np.array([[1j], [1j], [0j], [0j]]), 4 * EPS)
-    if math.log(mean) <= -_FARTHEST:
+    if math.log(mean) <= -_LARGEST_LOG:
         raise AccuracyError(_TOO_FEW, estimate=np.nan)
-    t = np.exp(np.arange(-_REACH, min(max(_REACH, reach), _FARTHEST + math.log(mean)), _STEP) - math.log(mean))
+    t = np.exp(np.arange(-_REACH, min(max(_REACH, reach), _LARGEST_LOG + math.log(mean)), _STEP) - math.log(mean))
     shift = -t - origin.c + 0j
     log_height, rounding = origin.log_height(0.0)
     mgf = np.exp(growth(origin, shift).real + log_height)
