@@ -37,6 +37,7 @@ __all__ += ["layout", "require_keys", "require_person", "vector"]
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _PIECE, _JOINED = 1 << 18, 1 << 12  # labels that are looked up at a time, and texts that are read at a time
+_TEXTS = 1 << 15  # NumPy strings that are looked up at a time
 _NO_TYPE = np.dtype("V1")  # of the persons of a block without rows
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
@@ -190,6 +191,8 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
         return np.fromiter(map(places.get, found, itertools.repeat(-1)), dtype=small, count=found.size)
     if found.dtype.kind == "U":
         known = known.astype(np.str_)
+        if (place := _places_of_texts(found, known)) is not None:
+            return place.astype(small, copy=False)
     kinds = found.dtype.kind + known.dtype.kind
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
@@ -219,6 +222,51 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     ranked = known[order]
     nearest = np.searchsorted(ranked, found).clip(max=order.size - 1)
     return np.where(ranked[nearest] == found, order[nearest], -1).astype(small)
+
+
+def _places_of_texts(found: Labels, known: Labels) -> Labels | None:
+    """Return the index in `known` of each NumPy string in `found`, or -1; None if a table would be very large.
+
+    The texts in `known` differ. Each step looks at one character of every text of `found`, which together tell those of
+    `known` apart, and takes the text to the next state by a table. The last state is the only candidate, with which
+    the whole text is compared. It has ended in the state 0 if a character of it fits to none.
+    """
+    width = found.dtype.itemsize // 4
+    fitting = np.flatnonzero(np.char.str_len(known) <= width)
+    if not width or not fitting.size:
+        return None
+    letters = known[fitting].astype(f"U{width}").view(np.uint32).reshape(-1, width).astype(np.int64)
+    states, steps = np.ones(fitting.size, dtype=np.int64), []
+    for column in range(width):
+        low, high = int(letters[:, column].min()), int(letters[:, column].max())
+        together, following = np.unique(states << 32 | letters[:, column], return_inverse=True)
+        if together.size > states.max():
+            if (states.max() + 1) * (high - low + 3) > _TABLE:
+                return None
+            table = np.zeros((states.max() + 1, high - low + 3), dtype=np.intp)
+            table[states, letters[:, column] - low + 1] = following + 1
+            steps.append((column, low, table))
+            states = following + 1
+    of_state = np.zeros((width, fitting.size + 1), dtype=np.int32)
+    of_state[:, states], place = letters.T, np.full(fitting.size + 1, -1)
+    place[states] = fitting
+    places = np.empty(found.size, dtype=np.int64)
+
+    def look_up(start: int) -> None:
+        piece = np.ascontiguousarray(found[start : start + _TEXTS], dtype=f"U{width}")
+        columns = piece.view(np.int32).reshape(-1, width).T.copy()
+        state = np.ones(piece.size, dtype=np.intp)
+        for column, low, table in steps:
+            state *= table.shape[1]
+            state += np.clip(columns[column] - (low - 1), 0, table.shape[1] - 1)
+            state = table.ravel().take(state, mode="clip")
+        alike = np.ones(piece.size, dtype=bool)
+        for column in range(width):
+            alike &= of_state[column].take(state, mode="clip") == columns[column]
+        places[start : start + _TEXTS] = place.take(state * alike, mode="clip")
+
+    in_parallel(look_up, range(0, found.size, _TEXTS))
+    return places
 
 
 def in_order(labels: Labels) -> NDArray[np.intp]:

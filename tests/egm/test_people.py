@@ -541,6 +541,27 @@ def test_codes_are_those_of_a_dictionary(kind):
     assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
 
 
+@pytest.mark.parametrize("letters", ["ab", "ab0 \t\xe9\0", "a\x01\U0010ffff"], ids=["two", "several", "far apart"])
+@pytest.mark.parametrize("held", ["native", "swapped", "strided", "shorter than keys"])
+def test_codes_of_random_numpy_strings_are_those_of_a_dictionary(letters, held):
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        words = {
+            "".join(rng.choice(list(letters), rng.integers(0, 5))).rstrip("\0") for _ in range(rng.integers(1, 30))
+        }
+        words = sorted(words)
+        keys = tuple(rng.permutation(np.array(words, dtype=object))[: len(words) * 2 // 3 + 1].tolist())
+        labels = np.array([words[k] for k in rng.integers(0, len(words), 200)])
+        if held == "swapped":
+            labels = labels.astype(labels.dtype.newbyteorder(">"))
+        elif held == "strided":
+            labels = np.repeat(labels, 2)[::2]
+        elif held == "shorter than keys":
+            labels = labels.astype("U2")
+        expected = [keys.index(text) if text in keys else -1 for text in labels.tolist()]
+        assert people.codes(labels, keys).tolist() == expected
+
+
 @pytest.mark.parametrize("text", ["", ".", "NA", "na", "n/a", "#N/A", "<NA>", "NaN", "NAN", "none", "None", "Null"])
 def test_what_is_missing_in_a_csv_file_is_no_person(text):
     with pytest.raises(ValueError, match=r"^person must not have missing labels, nor texts that"):
