@@ -161,6 +161,9 @@ def test_an_error_in_parallel_keeps_no_result_alive():
         with pytest.raises(ValueError, match="the item 3 is wrong") as caught:
             in_parallel(checked, list(map(Item, range(6))))
         del caught
+        end = time.monotonic() + 60
+        while alive and time.monotonic() < end:  # another thread may still work on an item
+            time.sleep(0.001)
         assert not alive
     finally:
         gc.enable()
