@@ -26,19 +26,21 @@ def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
     thread has ended, Python starts no more of them; then the present thread computes all that they have not begun.
     """
     futures: deque[Future[T]] = deque(Future() for _ in items)
-    todo = deque(zip(futures, items, strict=True))
+    # A thread may take `work` only after the end of this function, and must then keep nothing else alive.
+    todo = deque((future, functools.partial(function, item)) for future, item in zip(futures, items, strict=True))
 
     def work() -> None:
         with suppress(IndexError):  # from an empty deque
             while True:
-                future, item = todo.popleft()
+                future, call = todo.popleft()
                 try:
-                    result = function(item)
+                    result = call()
                 except BaseException as error:
                     todo.clear()
                     future.set_exception(error)
-                    del future, item  # the error holds this frame, which must not hold the error
+                    del future, call  # the error holds this frame, which must not hold the error
                 else:
+                    del call  # before the thread that waits for the result goes on
                     future.set_result(result)
 
     with suppress(RuntimeError):

@@ -170,11 +170,23 @@ def test_an_error_in_parallel_keeps_no_result_alive():
 
 
 def test_in_parallel_does_not_wait_for_busy_threads():
-    """`in_parallel` computes in its own thread what no other thread has begun, also if it is called by itself."""
-    done = threading.Event()
+    """`in_parallel` computes in its own thread what no other thread has begun, also if it is called by itself.
+
+    Then the other threads, when they are free, keep nothing alive that was computed meanwhile.
+    """
+
+    class Large:
+        def size(self, x):
+            return abs(x)
+
+    done, large = threading.Event(), Large()
+    alive = weakref.ref(large)
     busy = [_threads._pool().submit(done.wait, 60) for _ in range(_threads.CORES)]
     try:
         assert in_parallel(lambda x: in_parallel(abs, [x, -x]), [-1, 2, -3]) == [[1, 1], [2, 2], [3, 3]]
+        assert in_parallel(large.size, [-1, 2, -3]) == [1, 2, 3]
+        del large
+        assert alive() is None
         assert not busy[-1].done()
     finally:
         done.set()
