@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnError",
+    "Encoded",
     "arranged",
     "array",
     "check",
@@ -56,6 +57,16 @@ __all__ = [
 _SHOWN = 5  # names shown in a message
 _COPIED, _VIEWED = 1 << 20, 1 << 22  # numbers in a block: of a copy, or of a view of the data frame
 _NO_FRAMES = frozenset({"builtins", "numpy", "egm", "dask"})  # packages without data frames for narwhals
+
+
+class Encoded(NamedTuple):
+    """Hold the labels in a column: the label of row i is ``distinct[places[i]]``.
+
+    All labels in `distinct`, an array of texts or of integers, are different, and each is the label of some row.
+    """
+
+    distinct: NDArray[Any]
+    places: NDArray[np.integer[Any]]
 
 
 class ColumnError(TypeError):
@@ -303,12 +314,13 @@ def shape(**named: Any) -> tuple[Any, ...] | None:
     return (np.nan, frame.shape[1]) if lazy else tuple(frame.shape)
 
 
-def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, list[NDArray[Any]]]:
+def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, list[NDArray[Any] | Encoded]]:
     """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
 
     If the names in `X` only number its columns, and `columns` does not choose some of them, the rest is numbered anew.
 
-    The entries of a column are an array of numbers, booleans or dates, or of objects such as strings. Raise TypeError
+    The entries of a column are an array of numbers, booleans or dates, or of objects such as strings, or they are
+    `Encoded`. Raise TypeError
     if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has no such column, or if an entry is
     missing.
     """
@@ -323,11 +335,14 @@ def split(X: object, *names: Hashable, columns: Columns = None) -> tuple[Any, li
     if columns is None or not set(columns) <= place.keys():
         rest = _renamed(rest, _numbered_anew(rest.columns, frame.columns))
     found = [frame[:, place[name]] for name in names]
-    for name, column in zip(names, found, strict=True):
+    labels = list(map(_labels_in, found))
+    for name, column, some in zip(names, found, labels, strict=True):
+        if isinstance(some, Encoded):
+            continue
         missing = np.isnan(_plain(column)) if column.dtype.is_float() else column.is_null().to_numpy()
         if missing.any():
             raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
-    return rest.to_native(), list(map(_labels_in, found))
+    return rest.to_native(), labels
 
 
 def kept(X: Any, rows: NDArray[np.bool]) -> Any:
@@ -349,13 +364,37 @@ def labels_of(series: Any) -> Any:
     return series if found is None else _labels_in(found)
 
 
-def _labels_in(column: Any) -> NDArray[Any]:
-    """Return the labels in a column of the library narwhals as an array of numbers, booleans, dates or objects."""
+def _labels_in(column: Any) -> NDArray[Any] | Encoded:
+    """Return the labels in a column of the library narwhals: an array of numbers, booleans, dates or objects, or texts.
+
+    Texts, and integers that are held as categories, are returned as `Encoded` if pyarrow is installed. An array of
+    objects may have missing entries.
+    """
     zoned = getattr(column.dtype, "time_zone", None) is not None
     temporal = column.dtype.is_temporal() and not zoned
     if _is_of_numpy(column.dtype) or temporal or type(column.dtype).__name__ == "Boolean":
         return np.asarray(column.to_numpy())
-    return np.fromiter(column.to_list(), dtype=object)
+    return _encoded(column) or np.fromiter(column.to_list(), dtype=object)
+
+
+def _encoded(column: Any) -> Encoded | None:
+    """Return the labels in a column of the library narwhals, or None if Arrow does not hold them as texts or integers.
+
+    The result is None also if a label is missing.
+    """
+    # pyarrow may not be installed, and does not take objects of several types, or texts with half a surrogate pair.
+    with contextlib.suppress(ImportError, NotImplementedError, TypeError, ValueError):
+        held = column.to_arrow()
+        if str(held.type).startswith("dictionary"):
+            held = held.cast(held.type.value_type)
+        is_text = str(held.type) in ("string", "large_string", "string_view")
+        if held.null_count or not (is_text or str(held.type).lstrip("u").startswith("int")):
+            return None
+        found = held.dictionary_encode()
+        if hasattr(found, "combine_chunks"):
+            found = found.unify_dictionaries().combine_chunks()
+        return Encoded(np.fromiter(found.dictionary.to_pylist(), dtype=object), found.indices.to_numpy())
+    return None
 
 
 def label_type(X: Any, label: Any) -> np.dtype[Any] | None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from egm import _tables
 from egm._random_bits import coins
 from egm._rows import dask, people
+from egm._rows.labels import Labels, in_order, numbered, vector
 
 __all__ = ["counted", "require_no_dask", "sample"]
 
@@ -44,13 +45,13 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
     if isinstance(X, Iterator):
         return _of_blocks(X, person, draw), labels
     given = {key: label for key, label in labels.items() if label is not None and not people.is_name(label, X)}
-    arrays = {key: people.vector(key, label) for key, label in given.items()}
+    arrays = {key: vector(key, label) for key, label in given.items()}
     if person is None:
         kept = draw.rows(len(X))
     elif "person" in arrays:
         kept = draw.persons(arrays["person"])
     else:
-        kept = draw.persons(_of_column(X, person))
+        kept = draw.persons(numbered("person", _of_column(X, person)))
     return _tables.kept(X, kept), labels | {key: label[kept] for key, label in arrays.items()}
 
 
@@ -87,12 +88,12 @@ class _Draw:
             return coins(size, self._probability)
         return self._rng.random(size) < self._probability
 
-    def persons(self, labels: people.Labels) -> NDArray[np.bool]:
+    def persons(self, labels: Labels) -> NDArray[np.bool]:
         """Decide at random which persons are in the sample, and return for each row whether its person is.
 
         `labels` has the person of each row. All rows of a person get the same answer.
         """
-        order = people.in_order(labels)
+        order = in_order(labels)
         is_first = np.append(True, labels[order[1:]] != labels[order[:-1]])[: labels.size]
         kept = np.empty(labels.size, dtype=np.bool)
         kept[order] = self.rows(int(np.count_nonzero(is_first)))[np.cumsum(is_first) - 1]
@@ -105,7 +106,7 @@ class _Draw:
         the first one of the next block, and then keeps the answer of the block before. Raise ValueError if the blocks
         so far are not sorted, because a person could then be drawn twice.
         """
-        labels = people.vector("person", labels)
+        labels = vector("person", labels)
         self._order.check(labels)
         kept = self.persons(labels)
         if labels.size:
@@ -161,7 +162,7 @@ def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> I
         yield _tables.kept(block, kept)
 
 
-def _of_column(X: Any, person: Hashable) -> people.Labels:
-    """Return the person of each row of the data frame `X`, read from its column `person`."""
+def _of_column(X: Any, person: Hashable) -> Any:
+    """Return the entries of the column `person` of the data frame `X`, unchecked, as `egm._tables.split` does."""
     _, (found,) = _tables.split(X, person)
-    return people.vector("person", found)
+    return found

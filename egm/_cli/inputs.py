@@ -30,6 +30,7 @@ from egm._cli.terminal import Mistake, from_csv, is_terminal, tell
 from egm._files.columns import refuse_twins
 from egm._files.source import TextError, Vector
 from egm._rows import people
+from egm._rows.labels import vector
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon, zcdp_rho
@@ -242,7 +243,7 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     with contextlib.suppress(ValueError, TypeError, MemoryError):
         found = table.labels([args.person])
         for (labels,) in progress(found, table.count, args, rows_of=lambda columns: len(columns[0])):
-            if not order.holds(people.vector("person", labels)):
+            if not order.holds(vector("person", labels)):
                 how = "by a stable sort, which keeps the order of each person's rows (texts by the codes of characters)"
                 raise Mistake(f"{_data(args)}: must be sorted by --person {args.person}, {how}")
         if is_public and getattr(args, "by", None) is None:

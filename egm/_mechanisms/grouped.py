@@ -15,6 +15,7 @@ from egm._mechanisms.data import DataRelease, GaussianDataMechanism
 from egm._mechanisms.joint import Joint
 from egm._mechanisms.rowsum import table
 from egm._rows import lattice, people, sums
+from egm._rows.labels import vector
 from egm._types import Array, Neighbors, NoiseLaw, RowSource, Whole
 from egm._validate import count, generator
 
@@ -218,7 +219,7 @@ class GroupedDataMechanism(Mechanism):
         if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise TypeError(f"keys must be the keys of several groups, got {self.keys!r}")
         keys = tuple(_plain(key) for key in self.keys)
-        people.vector("keys", keys)
+        vector("keys", keys)
         if not keys or len(set(keys)) < len(keys):
             raise ValueError("keys must be at least one key, and name each group once")
         if len({type(key) for key in keys}) > 1:
@@ -401,9 +402,9 @@ class GroupedDataMechanism(Mechanism):
         grid = self._grid() if rng is None else inner._lattice(1.0)
         most = None if isinstance(inner.per_person, int) else self.groups_per_person
         rule = grid, np.broadcast_to(inner.center, inner.b.shape), inner.b, inner.basis, inner.missing
-        of_groups = partial(_of_groups, keys=keys, how=inner.per_person, most=most, rule=rule)
-        labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
-        found = labels.results(X, of_groups)
+        of_groups = partial(_of_groups, groups=len(keys), how=inner.per_person, most=most, rule=rule)
+        source = people.Source(inner.columns, inner.sigma.size, person, by, keys, inner.missing != "error")
+        found = source.results(X, of_groups)
         total, rows = grid.rotated(sum(part for part, _ in found)), sum(counted for _, counted in found)
         weight, larger = self._weight, 1.0
         law, draws = inner.noise_law, len(keys) * (inner.sigma.size + 1) // self.noise_size
@@ -452,12 +453,12 @@ def _plain(key: Any) -> Any:
 
 def _of_groups(
     source: Iterator[people.Block],
-    keys: tuple[Hashable, ...],
+    groups: int,
     how: people.PerPerson,
     most: int | None,
     rule: tuple[Any, ...],
 ) -> tuple[Whole, Whole]:
-    """Return the sums of the rows of each group in `keys`, shape (groups, d), and the number of rows in each sum.
+    """Return the sums of the rows of each group, shape (`groups`, d), and the number of rows in each sum.
 
     The function `egm._rows.sums.group_sums` clips and sums the rows; `rule` has the arguments of `group_sums` after its
     first two. `how` is the argument `per_person` of the mechanism. If it is not None, the blocks of `source` are sorted
@@ -465,7 +466,6 @@ def _of_groups(
     rows of the person in each of the person's first `most` groups are replaced by their sum or mean. For a number k,
     only the person's first k rows are kept, whatever their groups (then `most` is None).
     """
-    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
-    kept = coded if how is None else people.gathered(coded, how, most)
+    kept = source if how is None else people.gathered(source, how, most)
     pairs = ((block.values, block.groups) for block in kept if block.groups is not None)
-    return sums.group_sums(pairs, len(keys), *rule)
+    return sums.group_sums(pairs, groups, *rule)

@@ -14,50 +14,46 @@ person, and parts with the same hash are put together, so that no block needs al
 from __future__ import annotations
 
 import contextlib
-import itertools
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from datetime import date
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm import _tables
 from egm._rows import dask
-from egm._threads import in_parallel
+from egm._rows.labels import (
+    NO_LABELS,
+    Labels,
+    codes,
+    end_to_end,
+    in_order,
+    numbered,
+    require_alike,
+    require_one_type,
+    vector,
+)
 from egm._types import Array, Columns
-from egm._validate import MISSING, nested_shape, unread, unread_matrix
+from egm._validate import nested_shape, unread, unread_matrix
 
-__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "in_order", "is_name", "label_names"]
-__all__ += ["layout", "require_keys", "require_person", "vector"]
+__all__ = ["Block", "Order", "PerPerson", "Source", "gathered", "is_name", "label_names", "layout", "require_keys"]
+__all__ += ["require_person"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
-_PIECE, _JOINED = 1 << 18, 1 << 12  # labels that are looked up at a time, and texts that are read at a time
-_TEXTS = 1 << 15  # NumPy strings that are looked up at a time
 _NO_TYPE = np.dtype("V1")  # of the persons of a block without rows
-_TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
-
-_NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
 _ALLOWED = "iubfUM"  # kinds of types of NumPy that the labels of rows may have, apart from objects
-_KIND_NAMES = dict.fromkeys("iubf", "numbers") | dict.fromkeys("UO", "texts") | {"M": "dates"}
-_LONGEST = max(map(len, MISSING))  # characters of a text that stands for a missing person
-_KINDS = (
-    (bool | np.bool, bool),
-    (int | np.integer, np.int64),
-    (int | np.integer, np.uint64),
-    (float | np.floating, float),
-)
 
-Labels: TypeAlias = NDArray[Any]
 PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
 
 class Block(NamedTuple):
-    """Hold rows of a table (`values`) with the person and the group of each row, as vectors or None."""
+    """Hold rows of a table (`values`), the person of each row, and the number of its group; vectors or None.
+
+    A row that belongs to none of the groups has -1 as the number of its group.
+    """
 
     values: Array
     persons: Labels | None = None
@@ -118,9 +114,9 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
         elif isinstance(label, np.ma.MaskedArray):
-            raise TypeError(f"{key} {_NO_LABELS}, got a masked array: {key}.filled(...) is one")
+            raise TypeError(f"{key} {NO_LABELS}, got a masked array: {key}.filled(...) is one")
         elif isinstance(label, bytes | Mapping | Set) or len(getattr(label, "shape", (0,))) != 1:
-            raise TypeError(f"{key} {_NO_LABELS}")
+            raise TypeError(f"{key} {NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
         elif _tables.has_another_index(X, label):
@@ -130,7 +126,7 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
     for key, label in labels.items():
         dtype = None if label is None else _tables.label_type(X, label)
         if dtype is not None and dtype.kind not in _ALLOWED:
-            raise TypeError(f"{key} {_NO_LABELS}")
+            raise TypeError(f"{key} {NO_LABELS}")
     return list(dict.fromkeys(names))
 
 
@@ -141,17 +137,7 @@ def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
     """
     dtype = _tables.label_type(X, by)
     if dtype is not None:
-        _require_alike(dtype.kind, vector("keys", list(keys)).dtype.kind)
-
-
-def _require_alike(found: str, known: str) -> None:
-    """Raise TypeError unless labels of rows and keys of groups are alike: all numbers, all texts, or all dates.
-
-    `found` and `known` are the `dtype.kind` of the labels and of the keys, for example "i" or "U".
-    """
-    labels, keys = _KIND_NAMES[found], _KIND_NAMES[known]
-    if labels != keys:
-        raise TypeError(f"by must have labels of the type of the keys: the keys are {keys}, and the labels {labels}")
+        require_alike(dtype.kind, vector("keys", list(keys)).dtype.kind)
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
@@ -179,185 +165,6 @@ def is_name(label: object, X: Any, columns: Columns = None) -> bool:
     return isinstance(label, str) or (scalar and label is not None)
 
 
-def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
-    """Return, for each entry of `labels`, its index in `keys`, the keys of the groups, or -1 if it is no such key."""
-    found, known = vector("by", labels), vector("keys", list(keys))
-    small = np.int16 if len(keys) < 1 << 15 else np.int64
-    if not found.size:
-        return np.empty(0, dtype=small)
-    _require_alike(found.dtype.kind, known.dtype.kind)
-    if found.dtype.kind == "O":
-        places = {key: k for k, key in enumerate(known)}
-        return np.fromiter(map(places.get, found, itertools.repeat(-1)), dtype=small, count=found.size)
-    if found.dtype.kind == "U":
-        known = known.astype(np.str_)
-        if (place := _places_of_texts(found, known)) is not None:
-            return place.astype(small, copy=False)
-    kinds = found.dtype.kind + known.dtype.kind
-    if set(kinds) <= set("iub"):
-        low, high = int(known.min()), int(known.max())
-        if high - low < _TABLE and known.dtype != np.uint64 and low > np.iinfo(np.int64).min:
-            before, table = low - 1, np.full(high - low + 3, -1, dtype=small)
-            table[known.astype(np.int64) - before] = np.arange(len(keys))
-            within = np.clip(found, before, high + 1) if found.dtype == np.uint64 else found
-            places_of = np.empty(found.size, dtype=small)
-
-            def look_up(start: int) -> None:
-                piece = slice(start, start + _PIECE)
-                table.take(within[piece].astype(np.int64, copy=False) - before, mode="clip", out=places_of[piece])
-
-            in_parallel(look_up, range(0, found.size, _PIECE))
-            return places_of
-    fits = np.ones(len(keys), dtype=bool)
-    if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
-        asked, known = known, known.astype(found.dtype)
-        fits = known.astype(asked.dtype) == asked
-        found, known = found.astype(int), known.astype(int)
-    if kinds in ("iu", "ui"):  # NumPy would make doubles of them
-        found, known = found.astype(object), known.astype(object)
-    order = np.argsort(known)
-    order = order[fits[order]]
-    if not order.size:
-        return np.full(found.size, -1, dtype=small)
-    ranked = known[order]
-    nearest = np.searchsorted(ranked, found).clip(max=order.size - 1)
-    return np.where(ranked[nearest] == found, order[nearest], -1).astype(small)
-
-
-def _places_of_texts(found: Labels, known: Labels) -> Labels | None:
-    """Return the index in `known` of each NumPy string in `found`, or -1; None if a table would be very large.
-
-    The texts in `known` differ. Each step looks at one character of every text of `found`, which together tell those of
-    `known` apart, and takes the text to the next state by a table. The last state is the only candidate, with which
-    the whole text is compared. It has ended in the state 0 if a character of it fits to none.
-    """
-    width = found.dtype.itemsize // 4
-    fitting = np.flatnonzero(np.char.str_len(known) <= width)
-    if not width or not fitting.size:
-        return None
-    letters = known[fitting].astype(f"U{width}").view(np.uint32).reshape(-1, width).astype(np.int64)
-    states, steps = np.ones(fitting.size, dtype=np.int64), []
-    for column in range(width):
-        low, high = int(letters[:, column].min()), int(letters[:, column].max())
-        together, following = np.unique(states << 32 | letters[:, column], return_inverse=True)
-        if together.size > states.max():
-            if (states.max() + 1) * (high - low + 3) > _TABLE:
-                return None
-            table = np.zeros((states.max() + 1, high - low + 3), dtype=np.intp)
-            table[states, letters[:, column] - low + 1] = following + 1
-            steps.append((column, low, table))
-            states = following + 1
-    of_state = np.zeros((width, fitting.size + 1), dtype=np.int32)
-    of_state[:, states], place = letters.T, np.full(fitting.size + 1, -1)
-    place[states] = fitting
-    places = np.empty(found.size, dtype=np.int64)
-
-    def look_up(start: int) -> None:
-        piece = np.ascontiguousarray(found[start : start + _TEXTS], dtype=f"U{width}")
-        columns = piece.view(np.int32).reshape(-1, width).T.copy()
-        state = np.ones(piece.size, dtype=np.intp)
-        for column, low, table in steps:
-            state *= table.shape[1]
-            state += np.clip(columns[column] - (low - 1), 0, table.shape[1] - 1)
-            state = table.ravel().take(state, mode="clip")
-        alike = np.ones(piece.size, dtype=bool)
-        for column in range(width):
-            alike &= of_state[column].take(state, mode="clip") == columns[column]
-        places[start : start + _TEXTS] = place.take(state * alike, mode="clip")
-
-    in_parallel(look_up, range(0, found.size, _TEXTS))
-    return places
-
-
-def in_order(labels: Labels) -> NDArray[np.intp]:
-    """Return the indices that sort `labels`, a result of `vector`; equal entries keep their order."""
-    if labels.dtype.kind != "O":
-        return np.argsort(labels, kind="stable")
-    return np.array(sorted(range(labels.size), key=labels.tolist().__getitem__), dtype=np.intp)  # faster than NumPy
-
-
-def vector(name: str, labels: Any) -> Labels:
-    """Return `labels` as a vector of numbers, of dates of NumPy, or of objects that are texts (str).
-
-    No text becomes a NumPy string, because each of these takes as much memory as the longest one: then one person could
-    decide how much memory a release needs. Only groups that are NumPy strings already remain so. Raise TypeError for
-    labels of several types, or of another type, and ValueError for missing labels and for labels that NumPy would not
-    tell apart. The messages call the labels by `name`.
-    """
-    # The labels of a list are not converted to one type, or 1 and "1" would be one person.
-    as_they_are = isinstance(labels, list | tuple)
-    try:
-        found = np.asarray(_tables.labels_of(labels), dtype=object if as_they_are else None)
-    except ValueError:  # rows of different lengths, which the message may show
-        found = np.asarray(None)
-    if found.ndim == 1 and (found.dtype.kind in "OT" or (found.dtype.kind == "U" and name == "person")):
-        found = _typed(name, found.astype(object))
-    if found.dtype.kind in "fM" and np.isnan(found).any():
-        raise ValueError(f"{name} must not have missing labels")
-    if found.ndim != 1 or found.dtype.kind not in _KIND_NAMES:
-        raise TypeError(f"{name} {_NO_LABELS}")
-    if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
-        raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
-    texts = found if name == "person" and found.dtype.kind == "O" else ()
-    if any(len(text) <= _LONGEST and text.lower() in MISSING for text in texts):
-        raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
-    return found
-
-
-def _typed(name: str, found: Labels) -> Labels:
-    """Return the vector of objects `found` as dates, booleans, integers or floats of NumPy; texts remain objects.
-
-    The message of an error calls the labels by `name`. Raise TypeError if the entries have several types, or none of
-    these types. Raise ValueError for a missing entry, for integers or nanoseconds that do not fit together into 64
-    bits, and for a text that ends in a null character, which NumPy would ignore when it compares texts.
-    """
-    types = set(map(type, found))
-    if not all(issubclass(kind, Hashable) for kind in types):  # arrays cannot be compared as labels
-        raise TypeError(f"{name} {_NO_LABELS}")
-    if types != {str} and any(
-        label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found
-    ):
-        raise ValueError(f"{name} must not have missing labels")
-    if all(issubclass(kind, str) for kind in types):
-        parts = (found[start : start + _JOINED] for start in range(0, found.size, _JOINED))
-        rare = (part for part in parts if "\0" in "".join(part))  # much quicker than to look at each text
-        if any(map(str.endswith, itertools.chain.from_iterable(rare), itertools.repeat("\0"))):  # NumPy ignores it
-            raise ValueError(f"{name} must not have texts that end in a null character")
-        plain = types <= {str}  # no objects of a derived type
-        return found if plain else np.fromiter(map(str.__str__, found), dtype=object, count=found.size)
-    if all(isinstance(label, np.datetime64) for label in found):
-        return _in_one_unit(name, np.array(found.tolist()), found)
-    if all(map(_is_date, found)):
-        dates, rest = found.astype("M8[us]"), [getattr(label, "nanosecond", 0) for label in found]  # of pandas
-        return _in_one_unit(name, dates.astype("M8[ns]"), dates) + np.array(rest, "m8[ns]") if any(rest) else dates
-    for kinds, dtype in _KINDS:
-        if all(isinstance(label, kinds) and (dtype is bool or not isinstance(label, bool)) for label in found):
-            try:
-                return found.astype(dtype)
-            except OverflowError:
-                if dtype is np.uint64:
-                    raise ValueError(f"{name} must have integers of 64 bits: texts tell larger ones apart") from None
-    raise TypeError(f"{name} {_NO_LABELS}")
-
-
-def _in_one_unit(name: str, dates: Labels, given: Iterable[np.datetime64]) -> Labels:
-    """Return `dates`, which were made from the dates `given`, or raise ValueError if one of these is another date.
-
-    The unit of `dates` may be so fine that 64 bits cannot count some of the dates in it. `name` is for the message.
-    """
-    if any(date.astype(label.dtype) != label for date, label in zip(dates, given, strict=True)):
-        unit = np.datetime_data(dates.dtype)[0]
-        raise ValueError(
-            f"{name} must not have dates that 64 bits cannot count in {unit}, the finest unit of all dates"
-        )
-    return dates
-
-
-def _is_date(label: object) -> bool:
-    """Return whether `label` is a date or a time of Python without a time zone."""
-    return isinstance(label, date) and getattr(label, "tzinfo", None) is None
-
-
 # Blocks ---------------------------------------------------------------------------------------------------------------
 
 
@@ -367,13 +174,15 @@ class Source:
 
     `columns` has the names of the columns that are summed, or is None for all columns that hold no labels; `d` is their
     number. `person` and `by` are the labels of the rows, their persons and groups: each is the name of a column, an
-    array with one entry for each row, or None. Missing numbers are allowed if `gaps` is true.
+    array with one entry for each row, or None. `keys` are the labels of the groups. Missing numbers are allowed if
+    `gaps` is true.
     """
 
     columns: Columns
     d: int
     person: Any = None
     by: Any = None
+    keys: tuple[Hashable, ...] = ()
     gaps: bool = False
 
     def results(self, X: Any, summed: Callable[[Iterator[Block]], dask.Sum]) -> list[dask.Sum]:
@@ -401,9 +210,11 @@ class Source:
         labels = self.person, self.by
         if isinstance(part, np.ndarray):
             assert names is not None
-            values = self._values(part[:, _tables.indices(names, _tables.without(labels, names, self.columns))])
-            return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
-        return _joined(*self._blocks(part))
+            rest = part[:, _tables.indices(names, _tables.without(labels, names, self.columns))]
+            person, by = (None if label is None else part[:, names.index(label)] for label in labels)
+        else:
+            rest, person, by = self._split(part)
+        return Block(self._values(rest), None if person is None else vector("person", person), self._groups(by))
 
     def _blocks(self, X: Any) -> Iterator[Block]:
         """Yield the rows of `X` in blocks with their labels, sorted by person if persons are given.
@@ -423,7 +234,7 @@ class Source:
                 persons = None if self.person is None else vector("person", labels[self.person])
                 if persons is not None:
                     order.check(persons)
-                block = Block(self._values(rest), persons, labels.get(self.by))
+                block = Block(self._values(rest), persons, self._groups(labels.get(self.by)))
             rows += len(block.values)
             yield block
 
@@ -433,22 +244,31 @@ class Source:
         If persons are given, the rows are sorted by person; the rows of one person keep their order. A
         frame is read in blocks, or becomes one array if persons are given.
         """
-        names = self._names(X)
-        rest, found = _tables.split(X, *names, columns=self.columns) if names else (X, [])
-        labels = dict(zip(names, found, strict=True))
-        given = [(key, getattr(self, key)) for key in ("person", "by")]
-        found = [labels[label] if is_name(label, X) else label for _, label in given]
-        persons, groups = (None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
+        rest, person, by = self._split(X)
+        persons, groups = None if person is None else numbered("person", person), self._groups(by)
         if persons is None:
             start = 0
             for values in self._arrays(rest, summed=groups is not None and not self.gaps):
                 yield Block(values, None, None if groups is None else groups[start : start + len(values)])
                 start += len(values)
             return
-        whole = Block(self._values(rest), persons, groups)
-        order, step = in_order(persons), max(1, _SORTED // self.d)
-        for start in range(0, max(order.size, 1), step):
-            yield _cut(whole, order[start : start + step])
+        whole, step = Block(self._values(rest), persons, groups), max(1, _SORTED // self.d)
+        order = None if np.all(persons[1:] >= persons[:-1]) else in_order(persons)
+        for start in range(0, max(persons.size, 1), step):
+            rows = slice(start, start + step)
+            yield _cut(whole, rows if order is None else order[rows])
+
+    def _split(self, X: Any) -> tuple[Any, Any, Any]:
+        """Return the columns of the array or frame `X` that are summed, the persons, and the groups, all unchecked."""
+        names = self._names(X)
+        rest, found = _tables.split(X, *names, columns=self.columns) if names else (X, [])
+        labels = dict(zip(names, found, strict=True))
+        person, by = (labels[label] if is_name(label, X) else label for label in (self.person, self.by))
+        return rest, person, by
+
+    def _groups(self, labels: Any) -> Labels | None:
+        """Return the number of the group of each row, or None if `labels`, the labels of the groups, are None."""
+        return None if labels is None else codes(labels, self.keys)
 
     def _arrays(self, rest: Any, summed: bool = False) -> Iterator[Any]:
         """Yield the numbers of `rest`, an array or a table without columns of labels, as arrays with d columns.
@@ -465,10 +285,13 @@ class Source:
             yield values
 
     def _values(self, rest: Any) -> Any:
-        """Return the arrays that the method `_arrays` yields for `rest` as one array."""
+        """Return the arrays that `_arrays` yields for `rest` as one array, which is in C order if there are several."""
         found = list(self._arrays(rest))
+        if len(found) == 1:
+            return found[0]
+        whole = np.empty((sum(map(len, found)), self.d), dtype=np.result_type(*found))
         with np.errstate(all="ignore"):  # a warning could reveal a row
-            return found[0] if len(found) == 1 else np.concatenate(found)
+            return np.concatenate(found, out=whole)
 
 
 def _named(block: Any) -> Any:
@@ -502,7 +325,7 @@ class Order:
         consecutive blocks.
         """
         self.count += int(not self.last.size and persons.size > 0)
-        persons = _end_to_end(self.last, persons)
+        persons = end_to_end(self.last, persons)
         self.count += int(np.count_nonzero(persons[1:] != persons[:-1]))
         if persons.size and persons.dtype.kind != "O":
             self.ways.discard("as numbers")
@@ -551,7 +374,7 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
     types, also for pieces without rows: otherwise the hash of a person would decide.
     """
     persons = [piece.persons for piece in pieces if piece.persons is not None]
-    _require_one_type(some for some in persons if some.dtype != _NO_TYPE)
+    require_one_type(some for some in persons if some.dtype != _NO_TYPE)
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, in_order(block.persons))
@@ -593,7 +416,11 @@ def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -
 
 def _cut(block: Block, rows: Any) -> Block:
     """Return the block of some rows of `block` with their labels; `rows` is a slice, a mask or an array of indices."""
-    return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
+    if isinstance(rows, slice):
+        return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
+    rows = np.flatnonzero(rows) if rows.dtype == np.bool else rows
+    # `take` is much quicker than square brackets.
+    return Block(*(None if part is None else part.take(rows, axis=0) for part in block))  # type: ignore[arg-type]
 
 
 def _copied(block: Block) -> Block:
@@ -604,23 +431,7 @@ def _copied(block: Block) -> Block:
 def _joined(*blocks: Block) -> Block:
     """Return the rows and the labels of several `Block` objects, which are the arguments, as one `Block`."""
     values, *labels = zip(*blocks, strict=True)
-    return Block(np.concatenate(values), *(None if parts[0] is None else _end_to_end(*parts) for parts in labels))
-
-
-def _end_to_end(*parts: Labels) -> Labels:
-    """Concatenate the arguments, vectors of labels; raise a TypeError if NumPy would have to change their types."""
-    filled = [part for part in parts if part.size] or parts[:1]
-    _require_one_type(filled)
-    joined = np.concatenate(filled)
-    if len({part.dtype for part in filled}) > 1 and joined.dtype.kind == "M":
-        return _in_one_unit("person and by", joined, itertools.chain(*filled))
-    return joined
-
-
-def _require_one_type(labels: Iterable[Labels]) -> None:
-    """Raise TypeError if the vectors in `labels` do not all have labels of one type, such as integers or texts."""
-    if len({part.dtype.kind for part in labels}) > 1:
-        raise TypeError("person and by must have labels of one type in all blocks of X")
+    return Block(np.concatenate(values), *(None if parts[0] is None else end_to_end(*parts) for parts in labels))
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
@@ -642,10 +453,13 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     with np.errstate(all="ignore"):  # a warning could reveal a person
-        values = np.asarray(values, dtype=float)
+        values = np.clip(np.asarray(values, dtype=float), -_FAR, _FAR)
         absent = np.isnan(values)
-        present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
-        total = np.add.reduceat(np.where(absent, 0.0, np.clip(values, -_FAR, _FAR)), starts, axis=0)
+        present = np.diff(starts, append=len(values))[:, None]
+        if absent.any():
+            present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
+            values = np.where(absent, 0.0, values)
+        total = np.add.reduceat(values, starts, axis=0)
         total = np.where(present > 0, total / present if how == "mean" else total, np.nan)
     return Block(total, None, None if groups is None else groups[starts])
 

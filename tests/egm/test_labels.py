@@ -7,6 +7,7 @@ give the right groups and persons.
 import csv
 import datetime
 import json
+import sys
 
 import dask
 import dask.dataframe as dd
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from egm import GaussianDataMechanism, _tables, cli, files
-from egm._rows.people import codes, vector
+from egm._rows.labels import codes, in_order, numbered, vector
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
 
@@ -126,6 +127,9 @@ SERIES = [
     *(pl.Series(values) for values in (DAYS, TIMES, [True, False, True, True])),
     *(pd.Series([1, 2, 1, 3], dtype=kind) for kind in ("int8", "UInt64", "category", object, "double[pyarrow]")),
     *(pd.Series(["b", "a", "b", "c"], dtype=kind) for kind in ("str", "category", object, "string[pyarrow]")),
+    pd.Series(["b\0x", "b\0y", "b\0x", "b"], dtype="string[python]"),
+    pd.Series(pd.Categorical(["b", "a", "b", "c"], categories=["NA", "c", "b", "a", "a\0"])),  # two without rows
+    pd.Series(["\ud800", "'\\ud800'", "\ud800", "c"], dtype=object),  # half of a surrogate pair is no text for Arrow
     *(pd.Series(TIMES, dtype=kind) for kind in ("M8[ns]", "category", object)),
     pd.Series([True, False, True, True], dtype="boolean"),
     pa.chunked_array([[1, 2], [1, 3]]).dictionary_encode(),
@@ -147,6 +151,37 @@ def test_a_series_has_the_labels_of_the_same_column(series):
         beside = made.release(rest, **{label: series}, rng=np.random.default_rng(1))
         for one, other in zip(*([it] if label == "person" else it.values() for it in (column, beside)), strict=True):
             assert np.array_equal(one.estimate, other.estimate)
+
+
+@pytest.mark.parametrize("kind", ["bool", "i1", "u1", "i4", "i8", "u8", "f8", "M8[us]"])
+def test_labels_are_brought_in_order_and_equal_ones_keep_theirs(kind):
+    """`in_order` sorts labels of each type as a stable sort does, also if they take up the whole range of the type."""
+    rng = np.random.default_rng(3)
+    for size in (0, 1, 2, 1000):
+        samples = [rng.integers(0, 40, size).astype(kind)]
+        if kind[0] in "iu":
+            ends = np.iinfo(kind)
+            samples.append(rng.integers(ends.min, ends.max, size // 2 + 1, dtype=kind, endpoint=True).repeat(2)[:size])
+        for labels in samples:
+            assert in_order(labels).tolist() == sorted(range(size), key=labels.tolist().__getitem__)
+
+
+@pytest.mark.parametrize(
+    "make", [list, np.array, pd.Series, pl.Series, lambda texts: pd.Series(texts, dtype="category")]
+)
+def test_labels_are_numbered_as_they_are_sorted(make):
+    texts = ["b", "\xe9", "a", "b", "", "a b", "B", "\U0001f600", "a"]
+    texts = [f"{text}!" for text in texts]
+    assert numbered("person", make(texts)).tolist() == [sorted(set(texts)).index(text) for text in texts]
+    assert numbered("person", make([3, 1, 3])).argsort(kind="stable").tolist() == [1, 0, 2]
+
+
+def test_texts_are_read_without_pyarrow_too(monkeypatch):
+    column = pl.Series(["b", "a", "b"])
+    assert isinstance(_tables.labels_of(column), _tables.Encoded)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert _tables.labels_of(column).tolist() == ["b", "a", "b"]
+    assert codes(column, ("a", "b")).tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("kind", LABELS)

@@ -21,6 +21,7 @@ from pyarrow import csv
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, _tables, files
 from egm._mechanisms.joint import Joint
 from egm._rows import lattice, people, sums
+from egm._rows.labels import codes, vector
 from egm.audit import replay
 from egm.budget import Budget
 from egm.files import from_parquet
@@ -265,7 +266,7 @@ def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
     ids = ids[::-1] if spelled[0] == "-" else ids
     texts = np.array([str(i) if i < 5 and spelled == "{}.0" else spelled.format(i) for i in ids], dtype=object)
     order = people.Order()
-    assert all(order.holds(people.vector("person", part)) for part in np.split(texts, places))
+    assert all(order.holds(vector("person", part)) for part in np.split(texts, places))
     assert order.count == len(set(texts))
 
 
@@ -273,7 +274,7 @@ def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
     "persons", [["1.0", "2.0", "1.0"], ["2.0", "10.0", "3.0"], ["1.0", "1"], ["2.0", "10.0", "inf"]]
 )
 def test_other_texts_than_numbers_in_order_are_refused(persons):
-    assert not people.Order().holds(people.vector("person", persons))
+    assert not people.Order().holds(vector("person", persons))
 
 
 def test_labels_of_another_index_are_refused():
@@ -538,7 +539,7 @@ def test_codes_are_those_of_a_dictionary(kind):
     midnight = [datetime.datetime.combine(key, datetime.time()) if type(key) is datetime.date else key for key in keys]
     dates = labels.dtype.kind == "M" or (labels.size and isinstance(labels[0], datetime.date))
     plain = labels.astype("datetime64[us]").tolist() if dates else labels.tolist()
-    assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
+    assert codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
 
 
 @pytest.mark.parametrize("letters", ["ab", "ab0 \t\xe9\0", "a\x01\U0010ffff"], ids=["two", "several", "far apart"])
@@ -559,27 +560,27 @@ def test_codes_of_random_numpy_strings_are_those_of_a_dictionary(letters, held):
         elif held == "shorter than keys":
             labels = labels.astype("U2")
         expected = [keys.index(text) if text in keys else -1 for text in labels.tolist()]
-        assert people.codes(labels, keys).tolist() == expected
+        assert codes(labels, keys).tolist() == expected
 
 
 @pytest.mark.parametrize("text", ["", ".", "NA", "na", "n/a", "#N/A", "<NA>", "NaN", "NAN", "none", "None", "Null"])
 def test_what_is_missing_in_a_csv_file_is_no_person(text):
     with pytest.raises(ValueError, match=r"^person must not have missing labels, nor texts that"):
-        people.vector("person", ["a", text])
-    assert people.vector("by", ["a", text]).tolist() == ["a", text]
+        vector("person", ["a", text])
+    assert vector("by", ["a", text]).tolist() == ["a", text]
 
 
 def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
     days = np.array(DAYS, dtype="datetime64[D]")
     keys = GroupedDataMechanism(mechanism(), DAYS[:2]).keys
-    assert people.codes(list(days), keys).tolist() == people.codes(days, keys).tolist()
+    assert codes(list(days), keys).tolist() == codes(days, keys).tolist()
 
 
 @pytest.mark.parametrize("label", [np.float64(2**53), np.float64(-(2**53)), np.float32(2**24)], ids=str)
 def test_floats_that_may_stand_for_two_integers_are_refused(label):
-    people.vector("person", np.array([np.nextafter(label, 0 * label)]))
+    vector("person", np.array([np.nextafter(label, 0 * label)]))
     with pytest.raises(ValueError, match=r"^person must not have such large floats"):
-        people.vector("person", np.array([label]))
+        vector("person", np.array([label]))
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():
