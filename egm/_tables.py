@@ -56,6 +56,7 @@ __all__ = [
 
 _SHOWN = 5  # names shown in a message
 _COPIED, _VIEWED = 1 << 20, 1 << 22  # numbers in a block: of a copy, or of a view of the data frame
+_ENCODED = 1 << 19  # labels that are encoded at a time
 _NO_FRAMES = frozenset({"builtins", "numpy", "egm", "dask"})  # packages without data frames for narwhals
 
 
@@ -384,15 +385,18 @@ def _encoded(column: Any) -> Encoded | None:
     """
     # pyarrow may not be installed, and does not take objects of several types, or texts with half a surrogate pair.
     with contextlib.suppress(ImportError, NotImplementedError, TypeError, ValueError):
+        import pyarrow as pa
+
         held = column.to_arrow()
-        if str(held.type).startswith("dictionary"):
+        if pa.types.is_dictionary(held.type):
             held = held.cast(held.type.value_type)
-        is_text = str(held.type) in ("string", "large_string", "string_view")
-        if held.null_count or not (is_text or str(held.type).lstrip("u").startswith("int")):
+        texts = pa.string(), pa.large_string(), pa.string_view()
+        if held.null_count or not (held.type in texts or pa.types.is_integer(held.type)):
             return None
-        found = held.dictionary_encode()
-        if hasattr(found, "combine_chunks"):
-            found = found.unify_dictionaries().combine_chunks()
+        chunks = held.chunks if isinstance(held, pa.ChunkedArray) else [held]
+        pieces = [chunk[start : start + _ENCODED] for chunk in chunks for start in range(0, len(chunk), _ENCODED)]
+        encoded = in_parallel(lambda piece: piece.dictionary_encode(), pieces)
+        found = pa.chunked_array(encoded, pa.dictionary(pa.int32(), held.type)).unify_dictionaries().combine_chunks()
         return Encoded(np.fromiter(found.dictionary.to_pylist(), dtype=object), found.indices.to_numpy())
     return None
 

@@ -7,7 +7,7 @@ a label. Texts that a data frame holds are compared once for each different text
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import date
 from typing import Any, TypeAlias
 
@@ -53,7 +53,7 @@ def codes(labels: Any, keys: tuple[Hashable, ...]) -> Labels:
     """Return, for each entry of `labels`, its index in `keys`, the keys of the groups, or -1 if it is no such key."""
     labels = _tables.labels_of(labels)
     if isinstance(labels, _tables.Encoded):
-        return codes(labels.distinct, keys).take(labels.places)
+        return _taken(codes(labels.distinct, keys), labels.places.__getitem__, labels.places.size)
     found, known = vector("by", labels), vector("keys", list(keys))
     small = np.int16 if len(keys) < 1 << 15 else np.int64
     if not found.size:
@@ -73,14 +73,7 @@ def codes(labels: Any, keys: tuple[Hashable, ...]) -> Labels:
             before, table = low - 1, np.full(high - low + 3, -1, dtype=small)
             table[known.astype(np.int64) - before] = np.arange(len(keys))
             within = np.clip(found, before, high + 1) if found.dtype == np.uint64 else found
-            places_of = np.empty(found.size, dtype=small)
-
-            def look_up(start: int) -> None:
-                piece = slice(start, start + _PIECE)
-                table.take(within[piece].astype(np.int64, copy=False) - before, mode="clip", out=places_of[piece])
-
-            in_parallel(look_up, range(0, found.size, _PIECE))
-            return places_of
+            return _taken(table, lambda piece: within[piece].astype(np.int64, copy=False) - before, found.size)
     fits = np.ones(len(keys), dtype=bool)
     if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
         asked, known = known, known.astype(found.dtype)
@@ -95,6 +88,21 @@ def codes(labels: Any, keys: tuple[Hashable, ...]) -> Labels:
     ranked = known[order]
     nearest = np.searchsorted(ranked, found).clip(max=order.size - 1)
     return np.where(ranked[nearest] == found, order[nearest], -1).astype(small)
+
+
+def _taken(table: Labels, indices: Callable[[slice], Labels], size: int) -> Labels:
+    """Return the entries of `table` at `size` indices; ``indices(piece)`` gives those for a slice of the result.
+
+    Pieces are computed in parallel. An index that is too large or too small gives the last or the first entry.
+    """
+    found = np.empty(size, dtype=table.dtype)
+
+    def look_up(start: int) -> None:
+        piece = slice(start, start + _PIECE)
+        table.take(indices(piece), mode="clip", out=found[piece])
+
+    in_parallel(look_up, range(0, size, _PIECE))
+    return found
 
 
 def _places_of_texts(found: Labels, known: Labels) -> Labels | None:

@@ -274,13 +274,13 @@ class Source:
         """Yield the numbers of `rest`, an array or a table without columns of labels, as arrays with d columns.
 
         An array is yielded as it is, and a table in blocks of rows. Raise ValueError for an infinite number and, unless
-        gaps are allowed, for NaN. All rows are checked, also those that are left out later. If `summed` is true,
-        `Lattice.sum_by_group` will check all rows of an array, and they are not checked before.
+        gaps are allowed, for NaN. All rows are checked once, also those that are left out later: those of a table by
+        `_tables.arranged`, and those of an array here or, if `summed` is true, later by `Lattice.sum_by_group`.
         """
         found = _tables.arranged(rest, self.columns, self.gaps)
         for block in found if isinstance(found, Iterator) else [found]:
             values = unread_matrix(self.d, X=block)
-            if not summed or isinstance(found, Iterator):
+            if not (summed or isinstance(found, Iterator)):
                 _tables.require_finite(values, self.gaps)
             yield values
 
