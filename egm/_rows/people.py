@@ -419,8 +419,8 @@ def _cut(block: Block, rows: Any) -> Block:
     if isinstance(rows, slice):
         return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
     rows = np.flatnonzero(rows) if rows.dtype == np.bool else rows
-    # `take` is much quicker than square brackets.
-    return Block(*(None if part is None else part.take(rows, axis=0) for part in block))  # type: ignore[arg-type]
+    taken = (None if part is None else part.take(rows, axis=0) for part in block)  # much quicker than square brackets
+    return Block(*taken)  # type: ignore[arg-type]  # as above
 
 
 def _copied(block: Block) -> Block:
