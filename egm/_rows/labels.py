@@ -179,8 +179,10 @@ def in_order(labels: Labels) -> NDArray[np.int64]:
     if labels.size and labels.dtype.kind in "iub":
         span, bits = int(labels.max()) - int(labels.min()), labels.size.bit_length()
         if span >> (63 - bits) == 0:  # a label and its index fit into one number, and such numbers are sorted quicker
-            whole = labels if labels.dtype == np.uint64 else labels.astype(np.int64)
-            both: NDArray[np.int64] = (whole - whole.min()).astype(np.int64) << bits | np.arange(labels.size)
+            whole = labels if labels.dtype == np.uint64 else labels.astype(np.int64, copy=False)
+            both: NDArray[np.int64] = (whole - whole.min()).view(np.int64)
+            both <<= bits
+            both |= np.arange(labels.size)
             both.sort()
             both &= (1 << bits) - 1
             return both
