@@ -112,7 +112,7 @@ def released(
         begun = search.run(lambda: too_long(search, _LONG * rho, _PAYS[1] * _error(rows)))
         found = last_round_below(search, _error(rows), unseen) if begun else None
         if found is not None:
-            std = np.hypot(found.noise_std / rows.n, first[1])
+            std = np.hypot(found.noise_std / rows.n, _std(rows, first))
             return _in_ranges(rows, first) if _differ(found.mean, first[0], std) else found
     return _in_ranges(rows, _average(first, rows.within("sum", account.left)))
 
@@ -164,7 +164,15 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
     search.move(mean)
     varied = math.sqrt(one_column.excess(np.array([clip_norm]))[1][0] / n)
-    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1], varied)))
+    return not _differ(search.center, first[0], np.hypot(_std(rows, first), math.hypot(std, varied)))
+
+
+def _std(rows: Answers, mean: Mean) -> Array:
+    """Return the standard deviations of the entries of the noisy `mean`, which was divided by a noisy number of rows.
+
+    A mean of the rows around another center does not have the error due to this number, unless the center has it.
+    """
+    return np.hypot(mean[1], rows.count_error * mean[0])
 
 
 def _differ(mean: Array, other: Array, std: Array) -> bool:

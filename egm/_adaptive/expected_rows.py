@@ -40,7 +40,7 @@ class ExpectedRows:
     A forecast uses these answers in place of private ones. `sigma` has the standard deviations of the columns. The
     columns are independent unless `covariance` or `along` is given. `covariance` is the covariance matrix of the
     columns. If `along` is given, the coordinates along the basis that is passed to the method `turn` are independent,
-    and `along` has their standard deviations.
+    and `along` has their standard deviations. Their columns count as independent unless `covariance` is given, too.
 
     Each public method except `turn`, `standardize` and `cut` is a query. Its cost, a number rho of zero-concentrated
     differential privacy, is recorded under the name of a step of the search for the center and the spread of the rows.
@@ -62,6 +62,7 @@ class ExpectedRows:
         self.diameter = diameter
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
         self.covariance, self.along, self.failure, self.fewest = covariance, along, 0.0, n
+        self.count_error = 0.0
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
@@ -74,7 +75,7 @@ class ExpectedRows:
             self.covariance = rotated(basis, self._second_moments())
             self.sigma = np.sqrt(np.diag(self.covariance))
         else:
-            self.sigma = self.along
+            self.sigma, self.covariance = self.along, None
 
     def standardize(self, half: float) -> None:
         """Divide the rows by `half`, so that the query `within` cuts the original entries to [-`half`, `half`].
@@ -94,6 +95,7 @@ class ExpectedRows:
         self.account.base = self.account.left
         std = 1 / math.sqrt(2 * rho)
         self.fewest = max(2, int(self.n - _FEWER * std))
+        self.count_error = math.hypot(std, 1.0) / self.n
         return float(self.n), std
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:

@@ -18,6 +18,9 @@ from egm._validate import vector
 from egm.forecast import ErrorForecast
 
 _LEAST = 1e-100  # standard deviation of a column in a forecast, in the units in which rows are searched
+_LARGE = (
+    512  # columns up to which a forecast computes with their covariances, if the coordinates along a basis are given
+)
 _FARTHEST = 5.0  # standard deviations by which noise may move a number of rows
 
 
@@ -126,11 +129,14 @@ def expected_rows(
     middle, half = declared._standard
     mean, basis = (declared._mean(center, d) - middle) / half, declared._basis(d)
     declared._require_enough(d)
+    true = None if true is None else true / np.multiply.outer(half, half)
     along = None
     if basis is not None and true is None:
         along, spread = np.maximum(spread, _LEAST), of_columns(basis, spread)
+        if d <= _LARGE:
+            vectors = basis.inverse(np.diag(along))
+            true = vectors.T @ vectors
     else:
         spread = spread / half
     spread = np.maximum(spread, _LEAST)  # whoever searches has declared a larger one, and its square is a double
-    true = None if true is None else true / np.multiply.outer(half, half)
     return ExpectedRows(declared.n, declared.rho, spread, mean, true, along, 1.0 if declared._counted else 2.0)

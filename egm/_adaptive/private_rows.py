@@ -318,7 +318,7 @@ class PrivateRows:
         self.rows = X if isinstance(X, Passes) else Passes(X)
         self.rng, self.account, self.coordinates = rng, Account(rho), _Coordinates(middle, half)
         self.n, self.d = self.rows.shape
-        self.fewest = self.n
+        self.fewest, self.count_error = self.n, 0.0
 
     def turn(self, basis: BasisLike | None) -> None:
         """Answer later queries in coordinates along `basis` (public or released), or in the columns if it is None."""
@@ -343,6 +343,7 @@ class PrivateRows:
         steps = max(1, round(_FINE / std))  # of the noise for each row
         found = float(self._total(len) * steps + self._gaussian(std * steps, 1)[0]) / steps
         self.n = self.fewest = max(2, int(found))
+        self.count_error = math.hypot(std, 1.0) / self.n  # `found` is rounded down
         return found, std
 
     @_unseen

@@ -12,7 +12,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
-   Otherwise that of coordinate j is found by a median of |x_j - center_j|.
+   Otherwise, or if medians cost very little, that of coordinate j is found by a median of |x_j - center_j|. (If rows
+   are in two clusters, their distances do not show the factor.)
 3. Turn, if there is a basis and the budget is large enough. The coordinates along the basis take the place of the
    columns; for a public basis, step 2 is left out. To learn a basis, the noisy second moments of the columns, divided
    by their standard deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean
@@ -74,6 +75,7 @@ _SHRUNK = 0.85  # locating ends if the new radius is more than this part of the 
 _GROWN = 1.5  # but not if the new radius is more than this multiple: then the old one was wrong
 _ROUNDS = 60
 _ALIKE = 1.15  # d divided by the effective dimension, up to which all coordinates get one standard deviation
+_ANYWAY = 0.002  # share of the budget up to which the medians are asked for, even if they do not seem to pay
 _LEARN = 0.02  # share of the budget for the second moments from which a basis is learned
 _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
@@ -96,7 +98,8 @@ class Answers(Protocol):
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
     expected for normal rows. `account` records what the queries cost. `diameter` is 2 if a row is replaced, and 1 if
     a row is added or removed. The number of rows by which a release decides whether to search is `n` or, in a forecast
-    for a private number of rows, `fewest`, which a release hardly ever falls below.
+    for a private number of rows, `fewest`, which a release hardly ever falls below. `count_error` is the standard
+    deviation of n divided by the exact number of rows, 0 if this is public; the means have this relative error, too.
     """
 
     n: int
@@ -104,6 +107,7 @@ class Answers(Protocol):
     d: int
     account: Account
     diameter: float
+    count_error: float
 
     def count(self, step: str, rho: float) -> tuple[float, float]: ...
     def standardize(self, half: float) -> None: ...
@@ -378,7 +382,8 @@ class Search:
         intervals = log_intervals(max(self.sigma_range[0] / 2, typical / 100), max(1.5 * radius, typical), _MEDIUM)
         sure = _DEEP * math.log(self.d * intervals[1].size / _FAILED)
         share = max(self.d * self.cost(sure) / self.rho, self.remeasured)
-        if share > min(_MEDIANS, 1 - _ALIKE * effective / self.d, self.spare / self.rho):
+        gain = max(1 - _ALIKE * effective / self.d, _ANYWAY)
+        if share > min(_MEDIANS, gain, self.spare / self.rho):
             return True
         median: Array = self.rows.spreads("spread", intervals, share * self.rho, self.center)
         self.set_sigma(median / _NORMAL_MEDIAN)

@@ -78,18 +78,20 @@ class Tail:
         """Return this model, fitted to new noisy counts: counts[i] is the noisy number of rows longer than lengths[i].
 
         `std` is the standard deviation of the noise in each count, and the lengths ascend. In the new model, the edges
-        below the first length are kept, and the lengths become edges. If some counts are not clearly above the noise,
-        the first length with such a count is the last edge. Otherwise the edges beyond the last length are kept, too.
+        below the first length are kept, and the lengths become edges, up to the first length with a count that is not
+        clearly above the noise. The edges beyond the last of these lengths are kept, too, because the numbers of rows
+        beyond them may be known better than the new ones; but no number may be larger than the one before it.
 
         The `power` with which the number of rows falls beyond the last edge is fitted to the new numbers of rows. It
-        does not change if there are edges beyond the last length, or if the first count is not clearly above the noise.
+        does not change if there are edges beyond these lengths, or if the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
         end = [min(_UNSEEN * std, self.longer(lengths[clear]))] if few.size else []
-        before, after = self.edges < lengths[0], (self.edges > lengths[-1]) & (few.size == 0)
-        edges = np.concatenate([self.edges[before], lengths[: clear + 1], self.edges[after]])
-        rows = np.concatenate([self.rows[before], counts[:clear], end, np.minimum(self.rows[after], counts[-1])])
+        lengths, counts = lengths[: clear + 1], np.append(counts[:clear], end)
+        before, after = self.edges < lengths[0], self.edges > lengths[-1]
+        edges = np.concatenate([self.edges[before], lengths, self.edges[after]])
+        rows = np.concatenate([self.rows[before], counts, np.minimum(self.rows[after], counts[-1])])
         rows = np.maximum.accumulate(rows[::-1])[::-1]
         if not clear or after.any():
             return Tail(edges, rows, self.power)

@@ -200,7 +200,7 @@ class _Search:
                 for falling, side in ((1, (saddle - _MARGIN, saddle)), (-1, (saddle, saddle + _MARGIN)))
             )
             for high in _ANGLES:
-                if law.tau and high > STEEPEST:
+                if law.variance > 0 and high > STEEPEST:
                     continue
                 found = self._with(ends, _LEAST_ANGLE if y else 0.0, high, tail, size)
                 if found and (best is None or found[0] < best[0]):
