@@ -79,8 +79,8 @@ class Tail:
 
         `std` is the standard deviation of the noise in each count, and the lengths ascend. In the new model, the edges
         below the first length are kept, and the lengths become edges, up to the first length with a count that is not
-        clearly above the noise. The edges beyond the last of these lengths are kept, too, because the numbers of rows
-        beyond them may be known better than the new ones; but no number may be larger than the one before it.
+        clearly above the noise. The edges beyond the last of these lengths are dropped if this count is clearly smaller
+        than the number of rows in this model. Otherwise they are kept, because their numbers may be known better.
 
         The `power` with which the number of rows falls beyond the last edge is fitted to the new numbers of rows. It
         does not change if there are edges beyond these lengths, or if the first count is not clearly above the noise.
@@ -88,8 +88,9 @@ class Tail:
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
         end = [min(_UNSEEN * std, self.longer(lengths[clear]))] if few.size else []
+        fits = not few.size or self.longer(lengths[clear]) <= counts[clear] + _CLEAR * std
         lengths, counts = lengths[: clear + 1], np.append(counts[:clear], end)
-        before, after = self.edges < lengths[0], self.edges > lengths[-1]
+        before, after = self.edges < lengths[0], (self.edges > lengths[-1]) & fits
         edges = np.concatenate([self.edges[before], lengths, self.edges[after]])
         rows = np.concatenate([self.rows[before], counts, np.minimum(self.rows[after], counts[-1])])
         rows = np.maximum.accumulate(rows[::-1])[::-1]

@@ -721,6 +721,12 @@ def test_sizes_of_which_doubles_know_no_digit_are_refused(x):
         gx2.certify(x, [1.0], dof=x)
 
 
+@pytest.mark.parametrize("normal", [1e-10, 1e-100, 5e-324])
+def test_a_normal_term_may_be_extremely_small(normal):
+    """Beside a weight of 1e300, a normal term changes nothing that a double can show, however small it is."""
+    assert gx2.certify(3e300, [1e300], 2, normal=normal) == gx2.certify(3e300, [1e300], 2)
+
+
 def test_a_tail_without_a_contour_is_bounded():
     """If a tail is proved to be below 2**-53, the interval of the other tail reaches from the double before 1 to 1.
 

@@ -26,6 +26,7 @@ from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.search import Search
 from egm._rows import passes
 from egm._rows.passes import Passes
+from egm.calibration import zcdp_rho
 from tests.conftest import slow
 from tests.egm.doubles import written
 
@@ -652,3 +653,15 @@ def test_the_chunks_of_a_dask_array_stay_unknown():
     X = unknown(people())
     mechanism().release(X, rng=np.random.default_rng(1))
     assert np.isnan(X.shape[0])
+
+
+def test_noise_in_the_number_of_rows_does_not_end_a_search():
+    """With a private number of rows, a mean at an end of its range is found by the search as well as one in the middle.
+
+    Means are divided by the noisy number of rows, so that two means of the same rows differ by its error.
+    """
+    n, rho = 20_000, float(zcdp_rho(1, 1e-6))
+    it = AdaptiveDataMechanism(n, rho, ranges=[(0, 100)], neighbors="add_remove")
+    for seed in range(60):
+        X = np.random.default_rng(seed).normal(99, 0.3, size=(n, 1))
+        assert it.release(X, rng=np.random.default_rng([seed, 1])).method == "search"
