@@ -102,7 +102,7 @@ class AdaptiveDataMechanism(Declared):
     may not notice a few rows that are far away from all others; they are then clipped. Their share
     of all rows is less than a tenth at the least budget, less than a twentieth if
     :math:`n \sqrt{\rho}` is between 400 and 2200, and less than :math:`110 / (n \sqrt{\rho})` if it
-    is larger.
+    is larger. If their distances range over several powers of ten, it may be up to four times as large.
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. All results are in the

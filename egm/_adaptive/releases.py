@@ -126,7 +126,8 @@ class AdaptiveRelease(RowSum):
     The interval for the mean of the population takes `spread` for the standard deviations of the
     columns. If the budget was too small to measure them one by one and the rows look normal, all
     entries of `spread` are equal, and the interval is too short for a column that spreads more than
-    the others.
+    the others. So it may be for two clusters, whose distances are like those of equal columns, up to
+    :math:`n \sqrt\rho` of about 11 000.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def certify(
     Enclosure
         Two doubles `low` and `high`, with ``low <= exact value <= high``. They differ by a factor of at most 1 + 1e-13,
         and mostly there is no double between them. The exception is a quantile near 0, of a size below 2**-26 standard
-        deviations of Q, if Q takes values on both sides of its constant :math:`\mu`: then the ends are about 2**-69
+        deviations of Q, if Q takes values on both sides of its constant :math:`\mu`: then the ends are up to 2**-67
         standard deviations apart.
 
     Raises

@@ -27,13 +27,13 @@ and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand
 analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin
 \varphi_0` to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)`
 for the lower one. This is checked. At both ends of the strip |F| falls to 0, because :math:`\mathrm{Re}(s y)` grows
-or, for y = 0, because |F| falls like a power of |s|. If :math:`\tau > 0`, the angles are below :math:`\pi / 4`, so that
+or, for y = 0, because |F| falls like a power of |s| (above 1, if r > 1 below, as it must be). If :math:`\tau > 0`, the angles are below :math:`\pi / 4`, so that
 :math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
 
 *The error of the sum.* The trapezoid rule of step h is used on the hyperbola of the middle angle,
 :math:`(\varphi_0 + \varphi_1) / 2`. With :math:`a = (\varphi_1 - \varphi_0) / 2` its error is at most
 :math:`(B_0 + B_1) / (e^{2 \pi a / h} - 1)`, where :math:`B_i` is the integral of |f| along the hyperbola of the angle
-:math:`\varphi_i` [1]_.
+:math:`\varphi_i` (the proof of Theorem 5.1 in [1]_, with one integral for each edge).
 
 *The integral of |f|.* Let :math:`C = \cosh u`, and for a real point p let :math:`q = (p - m) / \rho` and
 :math:`b = q \sin \varphi`. Then
@@ -73,14 +73,15 @@ noncentral terms.
     \log(1 - 2 w_j s) = \log(1 - 2 w s) - \sum_{p \ge 1} \frac{(V e_j)^p}{p}, \qquad
     \frac{1}{1 - 2 w_j s} = \frac{1}{1 - 2 w s} \sum_{p \ge 0} (V e_j)^p.
 
-The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one.
+The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one. As :math:`|V e_j| < 1`
+is checked, the logarithm of :math:`1 - V e_j` has an angle below :math:`\pi / 2`, and all three are principal values.
 
 All of this is computed in balls, except the parameters of the contour, which are found in doubles. The enclosure
-contains the exact value for any parameters, and good ones make it narrow.
+contains the exact value for all parameters that pass the checks, and good ones make it narrow.
 
 References
 ----------
-.. [1] Trefethen and Weideman (2014), "The Exponentially Convergent Trapezoidal Rule", Theorem 5.1.
+.. [1] Trefethen and Weideman (2014), "The Exponentially Convergent Trapezoidal Rule".
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ class Contour:
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
         steep = self.law.variance > 0 and not self.high < STEEPEST
         inside = left > 0 if self.upper else right < 0
-        if steep or not (inside and right * self.law.largest < 1 and left * self.law.least < 1):
+        valid = self.rho > 0 and self.low < self.high and self.step > 0
+        if steep or not (valid and inside and right * self.law.largest < 1 and left * self.law.least < 1):
             raise ArithmeticError("no contour was found on which the integral can be enclosed")
 
     def sums(self, y: Ball) -> tuple[Ball, Ball]:
