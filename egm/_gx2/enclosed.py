@@ -27,8 +27,9 @@ and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand
 analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin
 \varphi_0` to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)`
 for the lower one. This is checked. At both ends of the strip |F| falls to 0, because :math:`\mathrm{Re}(s y)` grows
-or, for y = 0, because |F| falls like a power of |s| (above 1, if r > 1 below, as it must be). If :math:`\tau > 0`, the angles are below :math:`\pi / 4`, so that
-:math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
+or, for y = 0, because |F| falls like a power of |s| (above 1, if r > 1 below, as it must be). If :math:`\tau > 0`, the
+angles are below :math:`\pi / 4`, so that :math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the
+hyperbola.
 
 *The error of the sum.* The trapezoid rule of step h is used on the hyperbola of the middle angle,
 :math:`(\varphi_0 + \varphi_1) / 2`. With :math:`a = (\varphi_1 - \varphi_0) / 2` its error is at most
